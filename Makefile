@@ -1,0 +1,38 @@
+# make demo    sets up .venv/ and runs the demonstration (KeyDoor, minutes on two cores)
+# make test    sets up .venv/ and passes the tests
+
+PYTHON ?= python3
+BIN := .venv/bin
+export OMP_WAIT_POLICY ?= PASSIVE
+
+.PHONY: setup demo test slow lint format clean
+
+setup: .venv/.ready
+
+.venv/.ready: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet "torch==2.13.0"
+	$(BIN)/python -m pip install --quiet --editable ".[scienceworld,smollm2,tensorboard,dev]"
+	touch $@
+
+demo: setup
+	$(BIN)/python examples/demo.py
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/python -m pytest
+
+slow: setup
+	$(BIN)/python -m pytest -m slow
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv runs dist build

