@@ -1,0 +1,1 @@
+"""Models that this package can make itself, and the exact tokens of a growing chat."""
