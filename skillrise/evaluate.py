@@ -1,0 +1,216 @@
+"""Held-out sequences, played without training: success by position, with intervals.
+
+Protocols: `cross` plays K different tasks a sequence, each once; a position's rate counts its slots that are not padded.
+`repeat` plays one task up to K times; its rate at position p is the share of tasks solved within p attempts (pass@p with
+curation in between). A trial that failed is left out and counted.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from skillrise.config import PlayConfig, RunConfig
+from skillrise.curriculum import read
+from skillrise.engine import Engine
+from skillrise.env import make
+from skillrise.errors import InputError
+from skillrise.pool import Pool, pool
+from skillrise.rollout import Job, Progress, Rollout
+from skillrise.rundir import trial_record, write_text
+from skillrise.seeds import derive
+from skillrise.session import Watcher, load_trained
+from skillrise.types import TaskSequence, Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A success rate with its 95 % interval."""
+
+    success: float
+    low: float
+    high: float
+    n: int
+
+
+def wilson(wins: int, n: int, z: float = 1.959964) -> Rate:
+    """The rate wins / n with Wilson's score interval; (nan, 0, 1) when n = 0."""
+    if n == 0:
+        return Rate(math.nan, 0.0, 1.0, 0)
+    p, zz = wins / n, z * z
+    centre = (p + zz / (2 * n)) / (1 + zz / n)
+    half = z * math.sqrt(p * (1 - p) / n + zz / (4 * n * n)) / (1 + zz / n)
+    return Rate(p, min(p, max(0.0, centre - half)), max(p, min(1.0, centre + half)), n)
+
+
+def repeated(sequences: Sequence[TaskSequence], attempts: int) -> list[TaskSequence]:
+    """Each different task of `sequences` as a sequence of `attempts` times itself, padded slots left out."""
+    out: dict[str, TaskSequence] = {}
+    for sequence in sequences:
+        for i, task in enumerate(sequence.tasks):
+            key = repr((task.env, sorted(task.spec.items())))
+            if not sequence.padded[i] and key not in out:
+                out[key] = TaskSequence(f"{sequence.id}-{i + 1}", task.family, (task,) * attempts, (False,) * attempts)
+    return list(out.values())
+
+
+def wins(trials: Sequence[Trial], protocol: str) -> list[list[float]]:
+    """Scored outcomes (1 won, 0 not) at each position over all live trials; see the module for the protocols."""
+    live = [trial for trial in trials if trial.error is None]
+    k = max((len(trial.sequence.tasks) for trial in trials), default=0)
+    out: list[list[float]] = [[] for _ in range(k)]
+    for trial in live:
+        solved = False
+        for position in range(len(trial.sequence.tasks)):
+            if position < len(trial.attempts):
+                solved = trial.attempts[position].won or (solved and protocol == "repeat")
+            elif protocol != "repeat":
+                break
+            if not trial.sequence.padded[position]:
+                out[position].append(float(solved))
+    return out
+
+
+def optimum(sequences: Sequence[TaskSequence], options: dict[str, Any] | None = None) -> list[float] | None:
+    """Best possible success at each position where every sequence's environment knows it, else None."""
+    rates: list[list[float]] = []
+    env = make(sequences[0].tasks[0].env, options)
+    try:
+        for sequence in sequences:
+            if len({task.env for task in sequence.tasks} | {sequences[0].tasks[0].env}) != 1:
+                return None
+            best = env.optimum([task.spec for task in sequence.tasks])
+            if best is None:
+                return None
+            rates.append(best)
+    finally:
+        env.close()
+    k = max(len(best) for best in rates)
+    columns = [[best[p] for best in rates if p < len(best)] for p in range(k)]
+    return [sum(column) / len(column) for column in columns]
+
+
+def evaluate(
+    sequences: Sequence[TaskSequence],
+    engine: Engine,
+    pool: Pool,
+    how: PlayConfig,
+    *,
+    temperature: float = 0.7,
+    seed: int = 0,
+    concurrency: int = 64,
+    attempts: int = 3,
+    document: str = "",
+    label: str = "evaluation",
+    options: dict[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> tuple[dict[str, Any], list[Trial]]:
+    """Play each sequence once and return the result (JSON values) and the trials.
+
+    Args:
+        sequences: Held-out sequences.
+        engine: Where replies come from.
+        pool: Where environments live.
+        how: How to play; `how.protocol` and `how.carry` are what is evaluated.
+        temperature: Sampling temperature; 0 is greedy.
+        seed: Seed of tasks and sampling; the same seed makes evaluations comparable sequence by sequence.
+        concurrency: Most trials alive at a time.
+        attempts: Most attempts at a task under `repeat`.
+        document: The skill document that every sequence starts from.
+        label: The result's name.
+        options: Options of the environments' constructors.
+        progress: Called as trials finish.
+
+    Raises:
+        InputError: If there is nothing to play.
+    """
+    if not sequences:
+        raise InputError("There is no sequence to evaluate on: give a file that holds some.")
+    played = repeated(sequences, attempts) if how.protocol == "repeat" else list(sequences)
+    rollout = Rollout(engine, pool, how, temperature=temperature, concurrency=concurrency)
+    jobs = [Job(sequence, derive(seed, "evaluation", i), document=document) for i, sequence in enumerate(played)]
+    trials = rollout.play(jobs, progress)
+    positions = wins(trials, how.protocol)
+    rates = [wilson(int(sum(column)), len(column)) for column in positions]
+    pooled = [won for column in positions for won in column]
+    best = optimum(played, options) if how.protocol == "cross" and how.carry != "none" else None
+    scores = [
+        [t.attempts[p].score for t in trials if t.error is None and p < len(t.attempts) and not t.sequence.padded[p]]
+        for p in range(len(positions))
+    ]
+    whole = wilson(int(sum(pooled)), len(pooled))
+    result = {
+        "label": label,
+        "protocol": how.protocol,
+        "carry": how.carry,
+        "positions": list(range(1, len(rates) + 1)),
+        "success": [r.success for r in rates],
+        "low": [r.low for r in rates],
+        "high": [r.high for r in rates],
+        "n": [r.n for r in rates],
+        "pooled": {"success": whole.success, "low": whole.low, "high": whole.high, "n": whole.n},
+        "score": [sum(s) / len(s) if s else None for s in scores],
+        "optimum": best,
+        "temperature": temperature,
+        "seed": seed,
+        "sequences": len(played),
+        "failed": sum(trial.error is not None for trial in trials),
+    }
+    return _without_nan(result), trials
+
+
+def evaluate_file(
+    config: RunConfig,
+    sequences: Path,
+    out: Path,
+    checkpoint: Path | None,
+    attempts: int,
+    document: Path | None,
+    watch: Watcher,
+) -> dict[str, Any]:
+    """Evaluate a run's policy on a sequence file; write the result to `out` and the trials beside it.
+
+    Raises:
+        InputError: If a file, the model or the checkpoint cannot be used.
+    """
+    from skillrise.engine.hf import HFEngine
+
+    watch.phase("load")
+    held_out = read(sequences, config.curriculum.env)[: config.evaluation.sequences]
+    start = document.read_text("utf-8") if document else ""
+    engine = HFEngine(load_trained(config, checkpoint), config.rollout.concurrency, config.policy.context_tokens)
+    watch.phase("evaluate")
+    with pool(config.pool) as environments:
+        result, trials = evaluate(
+            held_out,
+            engine,
+            environments,
+            config.play,
+            temperature=config.evaluation.temperature,
+            seed=config.evaluation.seed,
+            concurrency=config.rollout.concurrency,
+            attempts=attempts,
+            document=start,
+            label=out.stem,
+            options=config.pool.options,
+            progress=watch.progress,
+        )
+    result |= {"model": config.policy.source, "checkpoint": str(checkpoint) if checkpoint else None}
+    lines = (json.dumps(trial_record(trial, ()), ensure_ascii=False) + "\n" for trial in trials)
+    write_text(out.with_suffix(".trials.jsonl"), "".join(lines))
+    write_text(out, json.dumps(result, indent=1) + "\n")
+    return result
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nan(v) for key, v in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(v) for v in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+

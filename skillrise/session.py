@@ -1,0 +1,104 @@
+"""What training, warm-up and evaluation all begin with: sequences, a policy, and somebody who watches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from skillrise.config import RunConfig
+from skillrise.curriculum import identity, read
+from skillrise.errors import InputError
+from skillrise.rundir import RunDir
+from skillrise.types import TaskSequence
+
+if TYPE_CHECKING:
+    from skillrise.policy import Policy
+
+
+class Watcher(Protocol):
+    """Follows a run: a display, a log."""
+
+    def phase(self, name: str) -> None:
+        """A phase begins: `load`, `demonstrate`, `play`, `learn`, `evaluate`."""
+
+    def progress(self, done: int, total: int) -> None:
+        """How far the phase is."""
+
+    def step(self, metrics: dict[str, float]) -> None:
+        """An update is done."""
+
+
+class Silent:
+    """A watcher that says nothing."""
+
+    def phase(self, name: str) -> None:
+        """See `Watcher.phase`."""
+
+    def progress(self, done: int, total: int) -> None:
+        """See `Watcher.progress`."""
+
+    def step(self, metrics: dict[str, float]) -> None:
+        """See `Watcher.step`."""
+
+
+def read_sequences(config: RunConfig) -> tuple[list[TaskSequence], list[TaskSequence]]:
+    """The training and the held-out sequences of a run.
+
+    Raises:
+        InputError: If a file cannot be read, or a held-out task would be trained on.
+    """
+    where = config.curriculum
+    sequences = read(where.train, where.env)
+    held_out = read(where.dev, where.env) if where.dev else []
+    trained = {identity(task) for sequence in sequences for task in sequence.tasks}
+    for sequence in held_out:
+        if any(identity(task) in trained for task in sequence.tasks):
+            raise InputError(
+                f"{where.dev}: sequence {sequence.id!r} holds a task that {where.train} trains on: rebuild one of them, "
+                "with --exclude of the other."
+            )
+    return sequences, held_out[: config.evaluation.sequences]
+
+
+def make_policy(config: RunConfig, made: Path, texts: Callable[[], Iterable[str]] | None = None) -> Policy:
+    """Load the policy that `config` names.
+
+    Args:
+        config: The run.
+        made: Where a `tiny` model lies, or is made now.
+        texts: Gives what a `tiny` model's tokenizer is trained on.
+
+    Raises:
+        InputError: If the model cannot be loaded, or a `tiny` one is neither there nor to be made.
+    """
+    from skillrise import policy
+    from skillrise.models import tiny
+
+    if config.policy.source != "tiny":
+        return policy.load(config.policy)
+    if not (made / "config.json").exists():
+        if texts is None:
+            raise InputError(f"{made}: no tiny model is there: name the run folder or checkpoint that was trained.")
+        shape = config.policy.tiny.model_dump()
+        tiny.build(texts(), made, max_tokens=config.policy.context_tokens, seed=config.seed, **shape)
+    return policy.load(config.policy, made)
+
+
+def load_trained(config: RunConfig, checkpoint: Path | None) -> Policy:
+    """The policy of a run folder or checkpoint; of the run file alone, if `checkpoint` is None.
+
+    Raises:
+        InputError: If there is no whole checkpoint, or it is of another model.
+    """
+    if checkpoint is None:
+        return make_policy(config, Path("model"))
+    from skillrise.learner import load_weights
+
+    run = RunDir(checkpoint.parent.parent if (checkpoint / "state.json").exists() else checkpoint)
+    found = checkpoint if (checkpoint / "state.json").exists() else run.latest()
+    if found is None:
+        raise InputError(f"{checkpoint}: no checkpoint is there: name a run folder that `skillrise train` wrote.")
+    policy = make_policy(config, run.model)
+    load_weights(policy, found)
+    return policy
