@@ -247,7 +247,9 @@ class RunConfig(Table):
     """Older checkpoints are deleted."""
     save_trials_every: Annotated[int, Field(ge=0)] = 1
     """Write every trial of every so many updates as JSON; 0 never."""
-    trackers: tuple[Literal["tensorboard", "wandb", "mlflow", "comet_ml", "aim", "clearml", "dvclive", "swanlab"], ...] = ()
+    trackers: tuple[
+        Literal["tensorboard", "wandb", "mlflow", "comet_ml", "aim", "clearml", "dvclive", "swanlab"], ...
+    ] = ()
     """Accelerate trackers that also receive the metrics."""
     policy: PolicyConfig = PolicyConfig()
     curriculum: CurriculumConfig

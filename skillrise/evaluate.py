@@ -212,5 +212,3 @@ def _without_nan(value: Any) -> Any:
     if isinstance(value, list):
         return [_without_nan(v) for v in value]
     return None if isinstance(value, float) and math.isnan(value) else value
-
-

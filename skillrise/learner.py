@@ -226,7 +226,9 @@ class Learner:
         for name, parameter in self._named():
             keys = [key for key in ("step", "exp_avg", "exp_avg_sq") if f"{name}|{key}" in moments]
             if keys:
-                state[parameter] = {k: moments[f"{name}|{k}"].to("cpu" if k == "step" else parameter.device) for k in keys}
+                state[parameter] = {
+                    k: moments[f"{name}|{k}"].to("cpu" if k == "step" else parameter.device) for k in keys
+                }
 
     def load_weights(self, folder: Path) -> None:
         """Read the trained weights alone, see `load`."""

@@ -70,7 +70,9 @@ def rows(trial: Trial, credits: Sequence[Credit]) -> list[Row]:
     for turn, credit in zip(trial.turns, credits, strict=True):
         completion = turn.completion
         if not completion.token_ids or len(completion.logprobs) != len(completion.token_ids):
-            raise InputError("This engine gives no token ids and log-probabilities: evaluate with it, train with another.")
+            raise InputError(
+                "This engine gives no token ids and log-probabilities: evaluate with it, train with another."
+            )
         if not out or not out[-1].extends_to(completion):
             out.append(Row())
         out[-1].append(completion, credit)

@@ -63,7 +63,9 @@ class RunDir:
         """
         if self.config.exists():
             if not resume:
-                raise InputError(f"{self.path} already holds a run: add --resume to go on with it, or name another folder.")
+                raise InputError(
+                    f"{self.path} already holds a run: add --resume to go on with it, or name another folder."
+                )
             from skillrise.config import load
 
             old = load(self.config)
@@ -147,7 +149,9 @@ class RunDir:
             if _whole(path):
                 if damaged is None:
                     return path
-                raise InputError(f"{damaged} is damaged: delete it to go on from {path.name}, the newest good checkpoint.")
+                raise InputError(
+                    f"{damaged} is damaged: delete it to go on from {path.name}, the newest good checkpoint."
+                )
             damaged = damaged or path
         if damaged is not None:
             raise InputError(f"{damaged} is damaged and no other checkpoint is there: delete it to start over.")

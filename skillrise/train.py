@@ -139,17 +139,19 @@ def learning_rate(config: LearnerConfig, step: int, steps: int) -> float:
 
 def _accelerator(config: RunConfig, folder: Path) -> Any:
     from accelerate import Accelerator
+    from accelerate.tracking import _available_trackers
 
-    trackers = list(config.trackers)
-    try:
-        accelerator = Accelerator(
-            mixed_precision=config.learner.mixed_precision, log_with=trackers or None, project_dir=str(folder)
-        )
-        if trackers:
-            flat = {key: value for key, value in _flat(config.model_dump(mode="json")).items() if value is not None}
-            accelerator.init_trackers("skillrise", config=flat)
-    except (ImportError, ValueError) as err:
-        raise InputError(f"trackers = {trackers}: {err} Install the tracker, or leave it out.") from err
+    installed = {tracker.value for tracker in _available_trackers}
+    if missing := [name for name in config.trackers if name not in installed]:
+        raise InputError(f"trackers: {missing[0]!r} is not installed here: install it, or leave it out.")
+    accelerator = Accelerator(
+        mixed_precision=config.learner.mixed_precision,
+        log_with=list(config.trackers) or None,
+        project_dir=str(folder),
+    )
+    if config.trackers:
+        flat = {key: value for key, value in _flat(config.model_dump(mode="json")).items() if value is not None}
+        accelerator.init_trackers("skillrise", config=flat)
     return accelerator
 
 

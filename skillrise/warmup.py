@@ -124,9 +124,7 @@ def warmup_rows(trial: Trial, chat: Chat) -> list[Row]:
         else:
             prompt_ids = chat.start(prompt.messages)
         token_ids = chat.encode(said.text)
-        encoded[id(said)] = replace(
-            said, prompt_ids=prompt_ids, token_ids=token_ids, logprobs=(0.0,) * len(token_ids)
-        )
+        encoded[id(said)] = replace(said, prompt_ids=prompt_ids, token_ids=token_ids, logprobs=(0.0,) * len(token_ids))
         return replace(turn, completion=encoded[id(said)])
 
     attempts = tuple(replace(a, turns=tuple(encode(t) for t in a.turns)) for a in trial.attempts)

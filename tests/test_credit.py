@@ -20,7 +20,11 @@ def turn(role: Role, position: int, index: int = 0, valid: bool = True, seen: st
 
 
 def trial(
-    wins: list[bool], turns: list[int], padded: list[bool] | None = None, error: str | None = None, carry: bool = True,
+    wins: list[bool],
+    turns: list[int],
+    padded: list[bool] | None = None,
+    error: str | None = None,
+    carry: bool = True,
     valid: bool = True,
 ) -> Trial:
     """A trial with so many solve turns at each position, curated after all but the last position."""

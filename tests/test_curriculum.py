@@ -202,7 +202,11 @@ specs = st.dictionaries(words, json_values, max_size=4)
 def sequence_lists(draw: st.DrawFn) -> list[TaskSequence]:
     out = []
     for name in draw(st.lists(words, max_size=4, unique=True)):
-        env, family, rows = draw(words), draw(words), draw(st.lists(st.tuples(specs, levels, words), min_size=1, max_size=3))
+        env, family, rows = (
+            draw(words),
+            draw(words),
+            draw(st.lists(st.tuples(specs, levels, words), min_size=1, max_size=3)),
+        )
         tasks = tuple(Task(env, spec, own, level) for spec, level, own in rows)
         out.append(TaskSequence(name, family, tasks, tuple(draw(st.booleans()) for _ in tasks)))
     return out
@@ -223,7 +227,8 @@ def test_written_files_read_back(tmp_path: Path, sequences: list[TaskSequence]) 
     | st.lists(json_values.map(json.dumps), max_size=4).map("\n".join).map(str.encode)
     | st.dictionaries(
         st.sampled_from(["id", "family", "env", "tasks", "group_id", "task_type", "K"]),
-        json_values | st.lists(st.dictionaries(st.sampled_from(["spec", "padded", "difficulty", "trial"]), json_values)),
+        json_values
+        | st.lists(st.dictionaries(st.sampled_from(["spec", "padded", "difficulty", "trial"]), json_values)),
     ).map(lambda data: json.dumps(data).encode())
 )
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)

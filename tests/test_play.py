@@ -25,7 +25,9 @@ def see(text: str, won: bool = False, done: bool = False) -> Observation:
 def drive(
     how: PlayConfig,
     policy: Callable[[Prompt], str | Completion | TrialError],
-    world: Callable[[Request], Observation | TrialError] = lambda r: see("start") if isinstance(r, Reset) else see("end", True),
+    world: Callable[[Request], Observation | TrialError] = lambda r: (
+        see("start") if isinstance(r, Reset) else see("end", True)
+    ),
     sequence: TaskSequence = SEQUENCE,
 ) -> tuple[Trial, list[Request]]:
     game, requests = play(sequence, how), []
@@ -44,9 +46,11 @@ def drive(
 
 
 def good(prompt: Prompt) -> str:
-    return {"solve": "so: <action>open</action>", "curate": "<skill>open it</skill>", "reflect": "<reflection>hm</reflection>"}[
-        prompt.role
-    ]
+    return {
+        "solve": "so: <action>open</action>",
+        "curate": "<skill>open it</skill>",
+        "reflect": "<reflection>hm</reflection>",
+    }[prompt.role]
 
 
 def test_roles_alternate_and_the_last_task_is_not_curated() -> None:
@@ -69,7 +73,7 @@ def test_the_document_reaches_the_next_prompt_and_only_the_document() -> None:
 @pytest.mark.parametrize("context", ["transcript", "window"])
 def test_contexts(context: str) -> None:
     steps = iter(["one", "two", "three"])
-    world = lambda r: see("start") if isinstance(r, Reset) else see(t := next(steps), done=t == "three")  # noqa: E731
+    world = lambda r: see("start") if isinstance(r, Reset) else see(t := next(steps), done=t == "three")
     sequence = TaskSequence("s", "family", TASKS[:1], (False,))
     trial, _ = drive(PlayConfig(context=context, history=1, carry_last=True), good, world, sequence)
     prompts = [t.prompt for t in trial.turns]
@@ -105,7 +109,7 @@ def test_turn_limit_ends_an_attempt() -> None:
 
 
 def test_a_cut_reply_is_never_valid() -> None:
-    cut = lambda p: Completion(good(p), finish_reason="length")  # noqa: E731
+    cut = lambda p: Completion(good(p), finish_reason="length")
     trial, requests = drive(PlayConfig(turns=1), cut)
     assert not any(t.valid for t in trial.turns)
     assert not any(isinstance(r, Act) for r in requests)
@@ -120,7 +124,9 @@ def test_an_unparsed_curate_reply_keeps_the_document() -> None:
 
 
 def test_documents_are_capped() -> None:
-    trial, _ = drive(PlayConfig(document_chars=5), lambda p: good(p) if p.role == "solve" else "<skill>123456789</skill>")
+    trial, _ = drive(
+        PlayConfig(document_chars=5), lambda p: good(p) if p.role == "solve" else "<skill>123456789</skill>"
+    )
     assert trial.attempts[1].document_in == "12345"
 
 
@@ -136,7 +142,7 @@ def test_reflections_are_listed_and_none_carries_nothing() -> None:
 
 def test_repeat_stops_at_the_first_success() -> None:
     outcomes = iter([False, True])
-    world = lambda r: see("start") if isinstance(r, Reset) else see("end", next(outcomes), done=True)  # noqa: E731
+    world = lambda r: see("start") if isinstance(r, Reset) else see("end", next(outcomes), done=True)
     trial, _ = drive(PlayConfig(protocol="repeat"), good, world)
     assert [a.won for a in trial.attempts] == [False, True]
     assert len(trial.carries) == 1
@@ -144,7 +150,7 @@ def test_repeat_stops_at_the_first_success() -> None:
 
 def test_overflow_drops_oldest_history_then_fails_the_trial() -> None:
     n = iter(range(100))
-    world = lambda r: see("start") if isinstance(r, Reset) else see(f"step {next(n)}.")  # noqa: E731
+    world = lambda r: see("start") if isinstance(r, Reset) else see(f"step {next(n)}.")
 
     def short(prompt: Prompt) -> str | TrialError:
         size = sum(len(m.content) for m in prompt.messages)
@@ -164,8 +170,10 @@ def test_overflow_drops_oldest_history_then_fails_the_trial() -> None:
 
 
 def test_an_environment_failure_keeps_what_was_played() -> None:
-    world = lambda r: EnvironmentFailure("dead") if isinstance(r, Reset) and r.position == 1 else (  # noqa: E731
-        see("start") if isinstance(r, Reset) else see("end", True)
+    world = lambda r: (
+        EnvironmentFailure("dead")
+        if isinstance(r, Reset) and r.position == 1
+        else (see("start") if isinstance(r, Reset) else see("end", True))
     )
     trial, _ = drive(PlayConfig(), good, world)
     assert trial.error == "EnvironmentFailure: dead"
@@ -206,7 +214,12 @@ def test_parse_never_fails_and_never_returns_tags(a: str, tag: str, b: str) -> N
 REASONS: Sequence[FinishReason] = ("stop", "length", "eos")
 
 
-@given(st.lists(st.tuples(st.sampled_from(["<action>a</action>", "<skill>s</skill>", "?", ""]), st.sampled_from(REASONS)), min_size=60))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["<action>a</action>", "<skill>s</skill>", "?", ""]), st.sampled_from(REASONS)),
+        min_size=60,
+    )
+)
 def test_any_replies_give_a_whole_trial(replies: list[tuple[str, FinishReason]]) -> None:
     said = iter(replies)
     trial, _ = drive(PlayConfig(turns=5), lambda p: _say(next(said)))

@@ -54,7 +54,9 @@ def gradient(learner: Learner, rows_: list[Row]) -> tuple[torch.Tensor, float]:
     step = learner.optimizer.step
 
     def spy(*args: object, **kwargs: object) -> None:
-        seen.append(torch.cat([p.grad.flatten().clone() for p in learner.policy.model.parameters() if p.grad is not None]))
+        seen.append(
+            torch.cat([p.grad.flatten().clone() for p in learner.policy.model.parameters() if p.grad is not None])
+        )
 
     learner.optimizer.step = spy
     metrics = learner.update(rows_, lr=0.0)

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Remakes the results in this folder: benchmarks/scienceworld/run.sh  (from the project's root; about an hour on two cores)
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+here=benchmarks/scienceworld
+out=${1:-runs/bench-scienceworld}
+skillrise=.venv/bin/skillrise
+export OMP_WAIT_POLICY=PASSIVE
+easy=find-non-living-thing,lifespan-longest-lived,lifespan-shortest-lived
+env=skillrise_envs:skillrise/ScienceWorld-v0
+run=examples/scienceworld.toml
+
+for split in test dev; do
+    $skillrise curriculum build $env --split $split --families $easy --k 3 --seed 0 --limit 24 --out $here/$split.jsonl
+done
+$skillrise curriculum build $env --split train --families $easy --k 3 --seed 0 \
+    --exclude $here/test.jsonl --exclude $here/dev.jsonl --out $here/train.jsonl
+
+$skillrise evaluate $run $here/test.jsonl $here/before.json
+$skillrise warmup $run "$out/warm"
+warm="policy.source=$out/warm"
+$skillrise evaluate $run $here/test.jsonl $here/warm.json --set "$warm"
+$skillrise train $run "$out/run" --set "$warm"
+$skillrise evaluate $run $here/test.jsonl $here/trained.json --set "$warm" --checkpoint "$out/run"
+$skillrise evaluate $run $here/test.jsonl $here/trained-none.json --set "$warm" --checkpoint "$out/run" --carry none
+cp "$out/warm/metrics.jsonl" $here/warmup-metrics.jsonl
+cp "$out/run/metrics.jsonl" $here/train-metrics.jsonl
+rm -f $here/*.trials.jsonl

@@ -1,0 +1,196 @@
+"""Whole runs on KeyDoor with a tiny policy, through the command line where a user would."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import tomli_w
+from conftest import houses, table
+
+from skillrise.config import LearnerConfig, parse
+from skillrise.curriculum import write
+from skillrise.errors import InputError
+from skillrise.learner import Learner
+from skillrise.pool import InlinePool
+from skillrise.rundir import RunDir
+from skillrise.session import Silent, load_trained, read_sequences
+from skillrise.train import learning_rate, play_as, train
+from skillrise.warmup import demonstrations, play_demonstrations, warmup, warmup_rows
+
+TIMING = ("time/",)
+
+
+def metrics(folder: Path) -> list[dict[str, float]]:
+    """What must not depend on when a run was interrupted."""
+    return [{k: v for k, v in row.items() if not k.startswith(TIMING)} for row in RunDir(folder).history()]
+
+
+def run_file(folder: Path, content: dict[str, object]) -> Path:
+    path = folder / "run.toml"
+    path.write_text(tomli_w.dumps(content))
+    return path
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory, keydoor_files: dict[str, Path]) -> Path:
+    """A finished run with an evaluation at its second update."""
+    folder = tmp_path_factory.mktemp("unbroken") / "run"
+    train(parse(content(keydoor_files), "test"), folder)
+    return folder
+
+
+def content(files: dict[str, Path], **changes: object) -> dict[str, object]:
+    out = table(files["train"], evaluation={"every": 2}, steps=4, learner={"minibatch_turns": 8}, **changes)
+    out["curriculum"] = {"train": str(files["train"]), "dev": str(files["test"])}
+    return out
+
+
+def test_a_run_leaves_what_it_promises(unbroken: Path) -> None:
+    rows = metrics(unbroken)
+    assert [row["step"] for row in rows] == [1, 2, 3, 4]
+    assert {"success/p1", "success/p3", "return/solve", "return/curate", "invalid/curate", "cut", "lr"} <= set(rows[0])
+    assert "evaluation/all" in rows[1]
+    assert "evaluation/all" not in rows[0]
+    assert len(list((unbroken / "trials").iterdir())) == 4
+    trial = json.loads((unbroken / "trials" / "step-000001.jsonl").read_text().splitlines()[0])
+    assert trial["attempts"][0]["turns"][0]["return"] is not None
+    assert [p.name for p in sorted((unbroken / "checkpoints").iterdir())] == ["step-000003", "step-000004"]
+    assert not list(unbroken.rglob("*.tmp"))
+    assert {p.suffix for p in unbroken.rglob("*") if p.is_file()} <= {
+        ".toml",
+        ".json",
+        ".jsonl",
+        ".safetensors",
+        ".jinja",
+    }
+
+
+def test_the_same_seed_gives_the_same_run(unbroken: Path, keydoor_files: dict[str, Path], tmp_path: Path) -> None:
+    train(parse(content(keydoor_files), "test"), tmp_path / "again")
+    assert metrics(tmp_path / "again") == metrics(unbroken)
+
+
+@pytest.mark.parametrize("killed_after", [0, 1, 2])
+def test_a_killed_run_resumes_to_the_same_metrics(
+    unbroken: Path, keydoor_files: dict[str, Path], tmp_path: Path, killed_after: int
+) -> None:
+    """SIGKILL as soon as so many updates are logged; what is half done then is played again."""
+    path = run_file(tmp_path, content(keydoor_files))
+    folder = tmp_path / "run"
+    command = [sys.executable, "-m", "skillrise.cli", "train", str(path), str(folder)]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while process.poll() is None and time.monotonic() < deadline:
+        started = (folder / "model" / "config.json").exists() if killed_after == 0 else True
+        if started and len(RunDir(folder).history()) >= killed_after:
+            break
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert len(RunDir(folder).history()) < 4
+    again = subprocess.run([*command, "--resume"], capture_output=True, text=True, timeout=200)
+    assert again.returncode == 0, again.stderr
+    assert metrics(folder) == metrics(unbroken)
+    ours = (folder / "evaluations" / "step-000004.json").read_text()
+    assert ours == (unbroken / "evaluations" / "step-000004.json").read_text()
+
+
+def test_a_finished_run_is_not_overwritten(unbroken: Path, keydoor_files: dict[str, Path]) -> None:
+    with pytest.raises(InputError, match="already holds a run"):
+        train(parse(content(keydoor_files), "test"), unbroken)
+
+
+def test_more_steps_can_be_added(unbroken: Path, keydoor_files: dict[str, Path], tmp_path: Path) -> None:
+    train(parse({**content(keydoor_files), "steps": 2}, "test"), tmp_path / "run")
+    train(parse(content(keydoor_files), "test"), tmp_path / "run", resume=True)
+    assert metrics(tmp_path / "run") == metrics(unbroken)
+
+
+def test_a_held_out_task_is_not_trained_on(keydoor_files: dict[str, Path]) -> None:
+    changed = content(keydoor_files)
+    changed["curriculum"] = {"train": str(keydoor_files["train"]), "dev": str(keydoor_files["train"])}
+    with pytest.raises(InputError, match="trains on"):
+        read_sequences(parse(changed, "test"))
+
+
+def test_evaluation_loads_what_was_trained(unbroken: Path, keydoor_files: dict[str, Path]) -> None:
+    config = parse(content(keydoor_files), "test")
+    trained = load_trained(config, unbroken)
+    earlier = load_trained(config, unbroken / "checkpoints" / "step-000003")
+    a, b = (dict(p.model.named_parameters())["model.norm.weight"] for p in (trained, earlier))
+    assert not (a == b).all()
+    with pytest.raises(InputError, match="no checkpoint"):
+        load_trained(config, unbroken / "trials")
+
+
+def test_repeat_plays_the_first_task_of_each_sequence() -> None:
+    [sequence] = houses("train", 3, 1)
+    [repeated] = play_as([sequence], "repeat")
+    assert repeated.tasks == (sequence.tasks[0],) * 3
+
+
+@pytest.mark.parametrize(("carry", "scheme", "protocol"), [("reflect", "lamer", "repeat"), ("none", "gigpo", "cross")])
+def test_baselines_run_through_the_same_loop(
+    keydoor_files: dict[str, Path], tmp_path: Path, carry: str, scheme: str, protocol: str
+) -> None:
+    changes = {"play": {"carry": carry, "protocol": protocol}, "credit": {"scheme": scheme}}
+    train(parse(table(keydoor_files["train"], steps=1, **changes), "test"), tmp_path / "run")
+    [row] = metrics(tmp_path / "run")
+    assert ("invalid/reflect" in row) == (carry == "reflect")
+
+
+def test_learning_rate_schedule() -> None:
+    config = LearnerConfig(lr=1.0, lr_end=0.1, lr_warmup=1)
+    rates = [learning_rate(config, step, 11) for step in range(1, 12)]
+    assert rates[0] == 0.5
+    assert rates[1] == 1.0
+    assert rates[-1] == pytest.approx(0.1)
+    assert rates[1:] == sorted(rates[1:], reverse=True)
+
+
+def test_a_tracker_that_is_not_there_is_named(keydoor_files: dict[str, Path], tmp_path: Path) -> None:
+    changed = {**table(keydoor_files["train"]), "trackers": ["clearml"]}
+    with pytest.raises(InputError, match="clearml"):
+        train(parse(changed, "test"), tmp_path / "run")
+
+
+def test_warmup_teaches_what_is_shown(keydoor_files: dict[str, Path], tmp_path: Path) -> None:
+    files = tmp_path / "train.jsonl"
+    write(files, houses("train", 3, 8))
+    config = parse(table(files, warmup={"demonstrations": 64, "steps": 30, "batch": 16, "lr": 3e-3}), "test")
+    warmup(config, tmp_path / "warm", Silent())
+    rows = RunDir(tmp_path / "warm").history()
+    assert rows[-1]["loss/nll"] < 0.5 * rows[0]["loss/nll"]
+    warm = parse({**table(files), "policy": {"source": str(tmp_path / "warm"), "context_tokens": 512}}, "test")
+    policy = load_trained(warm, None)
+    shown = list(demonstrations(houses("train", 3, 8), config))[:16]
+    examples = [r for t in play_demonstrations(shown, InlinePool(), config) for r in warmup_rows(t, policy.chat)]
+    nll = Learner(policy, LearnerConfig()).fit(examples, lr=0.0)["loss/nll"]
+    assert nll == pytest.approx(rows[-1]["loss/nll"], rel=0.5)
+    with pytest.raises(InputError, match="already exists"):
+        warmup(config, tmp_path / "warm", Silent())
+
+
+def test_demonstrations_are_rows_of_the_same_play(keydoor_files: dict[str, Path], tiny_folder: Path) -> None:
+    from skillrise import policy as policies
+    from skillrise.config import PolicyConfig
+
+    config = parse(table(keydoor_files["train"]), "test")
+    chat = policies.load(PolicyConfig(), tiny_folder).chat
+    shown = list(demonstrations(read_sequences(config)[0], config))
+    trials = play_demonstrations(shown, InlinePool(), config)
+    assert len(trials) == len(shown)
+    for demonstration, trial in zip(shown, trials, strict=True):
+        [row] = warmup_rows(trial, chat)
+        said = chat.decode([i for i, on in zip(row.ids, row.trained, strict=True) if on])
+        assert said.count("<action>") == len(demonstration.actions)
+        assert tuple(t.action for t in trial.attempts[0].turns) == demonstration.actions
+        assert trial.carries[0].action == demonstration.notes
+        assert demonstration.document in chat.decode(row.ids)
