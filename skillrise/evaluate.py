@@ -19,9 +19,10 @@ from skillrise.curriculum import read
 from skillrise.engine import Engine
 from skillrise.env import make
 from skillrise.errors import InputError
+from skillrise.files import write_text
 from skillrise.pool import Pool, pool
 from skillrise.rollout import Job, Progress, Rollout
-from skillrise.rundir import trial_record, write_text
+from skillrise.rundir import trial_record
 from skillrise.seeds import derive
 from skillrise.session import Watcher, load_trained
 from skillrise.types import TaskSequence, Trial

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
+from accelerate import PartialState
 from transformers import (
     AttentionInterface,
     AutoConfig,
@@ -163,7 +164,7 @@ class Policy:
 
 
 def load(config: PolicyConfig, folder: Path | None = None) -> Policy:
-    """Load the model that `config.source` names, with fresh adapters if `config.lora` asks for them.
+    """Load the model that `config.source` names onto this process's device, with adapters if `config.lora` asks for them.
 
     Args:
         config: The policy table of a run file.
@@ -195,7 +196,7 @@ def load(config: PolicyConfig, folder: Path | None = None) -> Policy:
         ) from err
     if config.lora is not None:
         model = _adapted(model, config)
-    return Policy(model, tokenizer, source)
+    return Policy(model.to(PartialState().device), tokenizer, source)
 
 
 def _check(settings: Any, source: str) -> None:

@@ -14,17 +14,17 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from skillrise.cache import new_folder
 from skillrise.config import RunConfig, WarmupConfig, dump
 from skillrise.engine.scripted import ScriptedEngine
 from skillrise.env import make
 from skillrise.errors import InputError
+from skillrise.files import new_folder, write_text
 from skillrise.learner import Learner, Metrics
 from skillrise.models.chat import Chat
 from skillrise.pool import Pool, pool
 from skillrise.rollout import Job, Progress, Rollout
 from skillrise.rows import Row, rows
-from skillrise.rundir import RunDir, trial_record, write_text
+from skillrise.rundir import RunDir, trial_record
 from skillrise.seeds import derive
 from skillrise.session import Watcher, make_policy, read_sequences
 from skillrise.types import Completion, Credit, Demonstration, Prompt, TaskSequence, Trial, Turn

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skillrise.cache import cache_dir
 from skillrise.errors import InputError
+from skillrise.files import cache_dir
 from skillrise.models import smollm2, tiny
 from skillrise.models.chat import Chat
 from skillrise.types import Message

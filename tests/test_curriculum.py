@@ -66,10 +66,10 @@ if "tests/Count-v0" not in gymnasium.registry:
 @pytest.fixture(autouse=True)
 def plugged(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Tests run on a checkout that may not be installed: announce the plugin that the package metadata would."""
-    monkeypatch.setattr(curriculum, "plugins", lambda: [published])
-    curriculum._hooks.cache_clear()
+    monkeypatch.setattr(curriculum.tasks, "plugins", lambda: [published])
+    curriculum.tasks._hooks.cache_clear()
     yield
-    curriculum._hooks.cache_clear()
+    curriculum.tasks._hooks.cache_clear()
     assert CountEnv.opened == 0
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from skillrise.cache import cache_dir, new_folder
 from skillrise.errors import InputError, MissingExtra
+from skillrise.files import cache_dir, new_folder
 from skillrise.models import smollm2, tiny
 
 TEXTS = [

@@ -309,6 +309,8 @@ def _sample(logits: torch.Tensor, batch: list[_Request]) -> tuple[list[int], lis
     Returns:
         Token ids and their log-probabilities under the tempered, truncated distribution.
     """
+    if logits.device.type == "mps":  # it knows no float64
+        logits = logits.cpu()
     hot = [r.sampling.temperature for r in batch]
     scale = torch.tensor([t if t > 0 else 1.0 for t in hot], device=logits.device)
     logprobs = torch.log_softmax(logits / scale[:, None], dim=-1)

@@ -17,8 +17,8 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skillrise.cache import cache_dir, new_folder
 from skillrise.errors import InputError, MissingExtra
+from skillrise.files import cache_dir, new_folder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,7 +52,7 @@ def folder(cache: Path | None = None) -> Path:
     """The model as a Hugging Face folder; fetched (93 MB) and converted (half a minute at most) the first time.
 
     Args:
-        cache: Where folders are kept; `skillrise.cache.cache_dir()` if None.
+        cache: Where folders are kept; `skillrise.files.cache_dir()` if None.
 
     Returns:
         The folder; complete, also when several processes ask at once.

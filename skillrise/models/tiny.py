@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skillrise.cache import new_folder
 from skillrise.errors import InputError
+from skillrise.files import new_folder
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerFast

@@ -1,4 +1,4 @@
-"""The user's cache, and folders that appear complete or not at all."""
+"""Where files go: the user's cache, and files and folders that appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -22,6 +22,25 @@ def cache_dir() -> Path:
     if xdg := os.environ.get("XDG_CACHE_HOME"):
         return Path(xdg).expanduser() / "skillrise"
     return Path.home() / ".cache" / "skillrise"
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a UTF-8 file whole or not at all; folders above it are made.
+
+    Raises:
+        OSError: If it cannot be written.
+        UnicodeEncodeError: If `text` holds lone surrogates.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with partial.open("w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 @contextmanager
