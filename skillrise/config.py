@@ -274,7 +274,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
         raise InputError(f"{path}: no such run file; examples/ holds some to start from.") from err
     except (OSError, UnicodeDecodeError) as err:
         raise InputError(f"{path}: cannot be read as a text file ({err}).") from err
-    except tomllib.TOMLDecodeError as err:
+    except ValueError as err:  # TOML's own, or a number with thousands of digits
         raise InputError(f"{path}: not valid TOML: {err}.") from err
     for override in overrides:
         _override(table, override)
@@ -317,7 +317,7 @@ def _override(table: dict[str, Any], override: str) -> None:
         raise InputError(f"--set {override!r}: write table.key=value.")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except ValueError:
         value = text
     for part in parts[:-1]:
         table = table.setdefault(part, {})
@@ -328,4 +328,6 @@ def _override(table: dict[str, Any], override: str) -> None:
 
 def dump(config: RunConfig) -> str:
     """The resolved configuration as TOML; `load` gives the same configuration back."""
-    return tomli_w.dumps(config.model_dump(mode="json", exclude_none=True))
+    table = config.model_dump(mode="json", exclude_none=True)
+    table["pool"]["options"] = config.pool.options  # as TOML gave them: JSON has no dates and no infinity
+    return tomli_w.dumps(table)

@@ -136,15 +136,19 @@ def registered() -> list[str]:
 
 def observe(text: str, info: Info, done: bool, rules: str = "") -> Observation:
     """A gymnasium answer as an `Observation`."""
+
+    def clean(said: str) -> str:
+        return said.encode("utf-8", "replace").decode()  # lone surrogates can be neither tokenized nor written
+
     admissible = info.get("admissible")
     return Observation(
-        text=text,
-        task=info["task"],
-        admissible=None if admissible is None else tuple(admissible),
+        text=clean(text),
+        task=clean(info["task"]),
+        admissible=None if admissible is None else tuple(map(clean, admissible)),
         won=bool(info["won"]),
         score=float(info["score"]),
         done=done,
-        rules=rules,
+        rules=clean(rules),
     )
 
 
@@ -155,39 +159,46 @@ def check_env(env: TextEnv, spec: Spec, seed: int = 0, actions: Sequence[str] = 
         env: The environment; it is reset several times and left open.
         spec: A task of it.
         seed: Seed of the episodes.
-        actions: Actions to replay; a few strange strings are tried besides.
+        actions: Actions to replay; a few strange strings are tried in an episode of their own.
 
     Raises:
         AssertionError: Naming the rule that is broken.
     """
+    for tried in (list(actions), ["", "no such action \x00 é 鍵", "x" * 5_000]):
+        first, again = _episode(env, spec, seed, tried), _episode(env, spec, seed, tried)
+        assert first == again, "the same seed, task and actions must give the same episode"
 
-    def episode() -> list[tuple[str, bool, bool, bool, float]]:
-        out = []
-        text, info = env.reset(seed=seed, options={"task": spec})
-        _check_answer(text, info)
-        out.append((text, False, False, bool(info["won"]), float(info["score"])))
-        for action in [*actions, "", "no such action \x00 é 鍵", "x" * 5_000]:
+
+def _episode(env: TextEnv, spec: Spec, seed: int, actions: Sequence[str]) -> list[tuple[Any, ...]]:
+    text, info = env.reset(seed=seed, options={"task": spec})
+    _check_answer(text, info)
+    task = info["task"]
+    out: list[tuple[Any, ...]] = [(text, info["admissible"], info["won"], float(info["score"]))]
+    for action in actions:
+        try:
             text, reward, terminated, truncated, info = env.step(action)
-            _check_answer(text, info)
-            assert isinstance(float(reward), float), "the reward must be a number"
-            assert isinstance(terminated, bool), "terminated must be a bool"
-            assert isinstance(truncated, bool), "truncated must be a bool"
-            assert info["task"] == out[0][0] or info["task"], "the task text must not vanish"
-            out.append((text, terminated, truncated, bool(info["won"]), float(info["score"])))
-            if terminated or truncated:
-                break
-        return out
-
-    assert episode() == episode(), "the same seed, task and actions must give the same episode"
+        except Exception as err:
+            raise AssertionError(f"the action {action[:40]!r} must get an observation, not {err!r}") from err
+        _check_answer(text, info)
+        assert isinstance(reward, SupportsFloat), "the reward must be a number"
+        assert isinstance(terminated, bool), "terminated must be a bool"
+        assert isinstance(truncated, bool), "truncated must be a bool"
+        assert info["task"] == task, "info['task'] must stay the same"
+        out.append((text, info["admissible"], info["won"], float(info["score"]), float(reward), terminated, truncated))
+        if terminated or truncated:
+            break
+    return out
 
 
 def _check_answer(text: Any, info: Any) -> None:
     assert isinstance(text, str), "an observation must be a string"
+    assert isinstance(info, dict), "info must be a dict"
     missing = [key for key in ("task", "admissible", "won", "score") if key not in info]
     assert not missing, f"info lacks {missing}"
     assert isinstance(info["task"], str), "info['task'] must be a string"
     assert info["task"], "info['task'] must not be empty"
     assert isinstance(info["won"], bool), "info['won'] must be a bool"
     assert 0.0 <= float(info["score"]) <= 1.0, "info['score'] must be in [0, 1]"
+    assert not info["won"] or info["score"] == 1, "info['score'] must be 1 when won"
     admissible = info["admissible"]
     assert admissible is None or all(isinstance(a, str) for a in admissible), "admissible actions must be strings"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from skillrise.config import PlayConfig, RunConfig
-from skillrise.curriculum import read
+from skillrise.curriculum import identity, read
 from skillrise.engine import Engine
 from skillrise.env import make
 from skillrise.errors import InputError
@@ -53,7 +53,7 @@ def repeated(sequences: Sequence[TaskSequence], attempts: int) -> list[TaskSeque
     out: dict[str, TaskSequence] = {}
     for sequence in sequences:
         for i, task in enumerate(sequence.tasks):
-            key = repr((task.env, sorted(task.spec.items())))
+            key = identity(task)
             if not sequence.padded[i] and key not in out:
                 out[key] = TaskSequence(f"{sequence.id}-{i + 1}", task.family, (task,) * attempts, (False,) * attempts)
     return list(out.values())

@@ -25,7 +25,7 @@ def describe(groups: Sequence[Group], credits: Credits, protocol: str) -> dict[s
     out = {f"success/p{p}": fmean(won) for p, won in enumerate(positions, 1) if won}
     pooled = [won for column in positions for won in column]
     out["success/all"] = fmean(pooled) if pooled else float("nan")
-    turns = [turn for trial in live for turn in trial.turns]
+    turns = [turn for trial in live for turn in trial.turns if not trial.sequence.padded[turn.position]]
     roles: tuple[Role, ...] = ("solve", "curate", "reflect")
     for role in roles:
         mine = [turn for turn in turns if turn.role == role]
@@ -33,7 +33,8 @@ def describe(groups: Sequence[Group], credits: Credits, protocol: str) -> dict[s
             out[f"invalid/{role}"] = fmean(not turn.valid for turn in mine)
             out[f"return/{role}"] = _mean(c.return_ for t, c in _pairs(groups, credits) if t.role == role)
     out["cut"] = _mean(turn.completion.finish_reason == "length" for turn in turns)
-    out["turns"] = _mean(len(attempt.turns) for trial in live for attempt in trial.attempts)
+    attempts = [pair for trial in live for pair in zip(trial.attempts, trial.sequence.padded, strict=False)]
+    out["turns"] = _mean(len(attempt.turns) for attempt, padded in attempts if not padded)
     out["failed_trials"] = float(len(trials) - len(live))
     out["document/chars"] = _mean(len(a.document_in) for trial in live for a in trial.attempts[1:])
     advantages = [c.advantage for _, c in _pairs(groups, credits) if c.return_ is not None]

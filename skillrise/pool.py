@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
 import signal
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections import defaultdict, deque
@@ -17,6 +19,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from queue import SimpleQueue
 from typing import Any
 
 import gymnasium
@@ -29,6 +32,8 @@ from skillrise.types import Observation, Task
 Answer = Observation | EnvironmentFailure
 MAX_CHARS = 20_000
 """Observations are cut here, so that no environment can flood a prompt."""
+GRACE = 5.0
+"""Seconds a worker whose parent is gone has to close its environments."""
 
 
 class Pool(ABC):
@@ -145,6 +150,7 @@ class InlinePool(Pool):
 
     def release(self, key: Hashable) -> None:
         """See `Pool.release`."""
+        self.answers = [answer for answer in self.answers if answer[0] != key]
         self.shelf.release(key)
 
     @property
@@ -162,7 +168,7 @@ class _Worker:
     process: BaseProcess
     pipe: Connection
     keys: set[Hashable] = field(default_factory=set)
-    queue: deque[Hashable] = field(default_factory=deque)
+    queue: deque[Hashable | None] = field(default_factory=deque)  # None: the trial was released meanwhile
     since: float = 0.0
     episodes: int = 0
 
@@ -178,7 +184,7 @@ class ProcessPool(Pool):
         self.config = config
         self.workers = [self._start() for _ in range(config.workers)]
         self.homes: dict[Hashable, _Worker] = {}
-        self.lost: list[tuple[Hashable, Answer]] = []
+        self.answers: list[tuple[Hashable, Answer]] = []
 
     def _start(self) -> _Worker:
         context = multiprocessing.get_context("spawn")
@@ -205,7 +211,7 @@ class ProcessPool(Pool):
         """See `Pool.act`."""
         worker = self.homes.get(key)
         if worker is None:
-            self.lost.append((key, EnvironmentFailure("the worker of this trial's environment died")))
+            self.answers.append((key, EnvironmentFailure("the worker of this trial's environment died")))
         else:
             self._send(worker, key, "act", action)
 
@@ -218,29 +224,30 @@ class ProcessPool(Pool):
 
     def collect(self, seconds: float) -> list[tuple[Hashable, Answer]]:
         """See `Pool.collect`."""
-        answers, self.lost = self.lost, []
-        ready = wait([w.pipe for w in self.workers], 0 if answers else seconds)
+        ready = wait([w.pipe for w in self.workers], 0 if self.answers else seconds)
         for worker in list(self.workers):
             alive = True
             if worker.pipe in ready:
-                alive = self._receive(worker, answers)
+                alive = self._receive(worker)
             late = bool(worker.queue) and time.monotonic() - worker.since > self.config.timeout
             if late or not alive:
                 why = f"did not answer within {self.config.timeout:g} s" if late else "died"
                 failure = EnvironmentFailure(f"the environment's worker {why}")
-                answers += [(key, failure) for key in worker.queue]
+                self.answers += [(key, failure) for key in worker.queue if key is not None]
                 self._replace(worker)
+        answers, self.answers = self.answers, []
         return answers
 
-    def _receive(self, worker: _Worker, answers: list[tuple[Hashable, Answer]]) -> bool:
+    def _receive(self, worker: _Worker) -> bool:
         try:
             while worker.pipe.poll():
-                key, answer = worker.pipe.recv()
+                answer = worker.pipe.recv()
+                worker.since = time.monotonic()
+                key = worker.queue.popleft()
                 if isinstance(answer, InputError):
                     raise answer
-                worker.since = time.monotonic()
-                worker.queue.remove(key)
-                answers.append((key, answer))
+                if key is not None:
+                    self.answers.append((key, answer))
         except (EOFError, OSError):
             return False
         return True
@@ -256,16 +263,18 @@ class ProcessPool(Pool):
 
     def release(self, key: Hashable) -> None:
         """See `Pool.release`."""
+        self.answers = [answer for answer in self.answers if answer[0] != key]
         worker = self.homes.pop(key, None)
         if worker is not None:
             worker.keys.discard(key)
+            worker.queue = deque(None if waiting == key else waiting for waiting in worker.queue)
             with contextlib.suppress(OSError):
                 worker.pipe.send((key, "release", ()))
 
     @property
     def pending(self) -> int:
         """See `Pool.pending`."""
-        return len(self.lost) + sum(len(w.queue) for w in self.workers)
+        return len(self.answers) + sum(key is not None for w in self.workers for key in w.queue)
 
     def close(self) -> None:
         """See `Pool.close`."""
@@ -282,26 +291,38 @@ class ProcessPool(Pool):
 
 
 def _work(pipe: Connection, options: dict[str, Any]) -> None:
-    """A worker's life: answer requests until told to close or the parent is gone."""
+    """A worker's life: answer requests, in their order, until told to close or the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gymnasium.logger.min_level = gymnasium.logger.ERROR
     shelf = Shelf(options)
+    inbox: SimpleQueue[Any] = SimpleQueue()
+    threading.Thread(target=_read, args=(pipe, inbox), daemon=True).start()
     try:
         while True:
-            key, verb, args = pipe.recv()
+            key, verb, args = inbox.get()
             if verb == "close":
                 break
             if verb == "release":
                 shelf.release(key)
                 continue
             try:
-                pipe.send((key, shelf.answer(key, verb, *args)))
+                pipe.send(shelf.answer(key, verb, *args))
             except InputError as err:
-                pipe.send((key, InputError(str(err))))
-    except (EOFError, OSError):
+                pipe.send(InputError(str(err)))
+    except OSError:
         pass
     finally:
         shelf.close()
+
+
+def _read(pipe: Connection, inbox: SimpleQueue[Any]) -> None:
+    """Take requests off the pipe at once: it never fills up behind a slow environment, and a lost parent is noticed."""
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            inbox.put(pipe.recv())
+    inbox.put((None, "close", ()))
+    time.sleep(GRACE)
+    os._exit(1)
 
 
 def pool(config: PoolConfig) -> Pool:

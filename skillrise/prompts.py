@@ -91,7 +91,10 @@ def style(name: str) -> Style:
             raise InputError(f"play.prompts = {name!r} is no built-in style: use full, brief or a path to a TOML file.")
         text = source.read_text("utf-8")
     elif path.is_file():
-        text = path.read_text("utf-8")
+        try:
+            text = path.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as err:
+            raise InputError(f"{name}: cannot be read as a text file ({err}).") from err
     else:
         raise InputError(f"play.prompts: no file {name!r}: name a TOML file or one of the styles full and brief.")
     try:
@@ -99,13 +102,15 @@ def style(name: str) -> Style:
     except tomllib.TOMLDecodeError as err:
         raise InputError(f"{name}: not valid TOML ({err}): mend that line.") from err
     wanted = {f.name for f in fields(Style)}
-    if set(table) != wanted:
-        raise InputError(f"{name}: a prompt style needs the keys {', '.join(sorted(wanted))} and no others.")
+    if set(table) != wanted or not all(isinstance(template, str) for template in table.values()):
+        raise InputError(
+            f"{name}: a prompt style needs the keys {', '.join(sorted(wanted))}, each a string, and no others."
+        )
     made = Style(**table)
     for key in sorted(wanted):
         try:
             made.render(key, _SAMPLE)
-        except jinja2.TemplateError as err:
+        except Exception as err:  # templates are programs, and the user's: they may raise anything
             raise InputError(f"{name}: template {key!r} does not render: {err}.") from err
     return made
 

@@ -100,7 +100,8 @@ class Rollout:
                     self._advance(running, None, alive, done)
                 for key, completion in self.engine.step() if self.engine.busy else ():
                     self._advance(alive[_index(key)], completion, alive, done)
-                for key, answer in self.pool.collect(0.0 if self.engine.busy else self.wait):
+                idle = self.pool.pending and not self.engine.busy
+                for key, answer in self.pool.collect(self.wait if idle else 0.0):
                     self._advance(alive[_index(key)], answer, alive, done)
                 if progress is not None:
                     progress(len(done), total)

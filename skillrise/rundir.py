@@ -84,7 +84,8 @@ class RunDir:
         kept = [row for row in self.history() if row["step"] <= step]
         write_text(self.metrics, "".join(json.dumps(row) + "\n" for row in kept))
         for path in [*self.path.glob("trials/step-*.jsonl"), *self.path.glob("evaluations/step-*.json")]:
-            if int(path.stem.split("-")[1]) > step:
+            number = path.stem.removeprefix("step-")
+            if number.isdecimal() and int(number) > step:
                 path.unlink()
 
     def save_trials(self, step: int, trials: Iterable[tuple[Trial, Sequence[Credit]]]) -> Path:
@@ -113,7 +114,8 @@ class RunDir:
             keep: How many checkpoints stay.
         """
         target = self.checkpoints / f"step-{step:06d}"
-        shutil.rmtree(target, ignore_errors=True)
+        for stale in [target, *self.checkpoints.glob(".step-*.tmp")]:  # the latter: a kill left them half written
+            shutil.rmtree(stale, ignore_errors=True)
         with new_folder(target) as folder:
             write(folder)
             files = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
@@ -157,7 +159,7 @@ def _whole(checkpoint: Path) -> bool:
     try:
         files = read_state(checkpoint)["files"]
         return all((checkpoint / name).stat().st_size == size for name, size in files.items())
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
 
 
@@ -167,8 +169,8 @@ def _differences(old: Any, new: Any, prefix: str = "") -> list[str]:
     return [] if old == new else [prefix.rstrip(".")]
 
 
-def _finite(metrics: Mapping[str, float]) -> dict[str, float | None]:
-    return {key: value if math.isfinite(value) else None for key, value in metrics.items()}
+def _finite(metrics: Mapping[str, float | None]) -> dict[str, float | None]:
+    return {key: value if value is not None and math.isfinite(value) else None for key, value in metrics.items()}
 
 
 def task_record(task: Task) -> dict[str, Any]:

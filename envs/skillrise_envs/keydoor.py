@@ -70,6 +70,9 @@ class KeyDoorEnv(TextEnv):
         self.defaults: dict[str, Any] = {"keys": keys, "tries": tries, "level": 1, "theme": theme}
         self.houses, self.doors, self.levels = houses, doors, levels
         _checked({"house": 0, "door": 0, **self.defaults})
+        for key, value, high in (("houses", houses, 10**6), ("doors", doors, 10**6), ("levels", levels, 50)):
+            if not isinstance(value, int) or not 1 <= value <= high:
+                raise InputError(f"KeyDoor option {key} must be a whole number from 1 to {high}, not {value!r}.")
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, Info]:
         """Start at the beginning of the way to a door; the seed decides only what there is to notice."""
@@ -107,8 +110,12 @@ class KeyDoorEnv(TextEnv):
         """Doors of the split's houses; a family is a house, difficulty is the level."""
         if split not in FIRST_HOUSE:
             raise InputError(f"KeyDoor has no split {split!r}: use {', '.join(FIRST_HOUSE)}.")
-        for house in range(FIRST_HOUSE[split], FIRST_HOUSE[split] + self.houses):
-            family = f"house-{house}"
+        houses = {f"house-{n}": n for n in range(FIRST_HOUSE[split], FIRST_HOUSE[split] + self.houses)}
+        if unknown := [family for family in families or () if family not in houses]:
+            raise InputError(
+                f"KeyDoor's split {split!r} has no family {unknown[0]!r}: use one of {', '.join([*houses][:2])}, ..."
+            )
+        for family, house in houses.items():
             if families is None or family in families:
                 for door in range(self.doors):
                     level = 1 + door * self.levels // self.doors
@@ -196,7 +203,7 @@ def _checked(spec: dict[str, Any]) -> dict[str, Any]:
         )
     if "house" not in spec or "door" not in spec:
         raise InputError("KeyDoor task: 'house' and 'door' are needed, for example {'house': 3, 'door': 0}.")
-    if spec["theme"] not in THEMES:
+    if spec["theme"] not in tuple(THEMES):  # a tuple, since JSON's lists cannot be looked up in a dict
         raise InputError(f"KeyDoor task: theme {spec['theme']!r} is unknown: use {', '.join(THEMES)}.")
     for key, low, high in (
         ("house", 0, 10**9),
