@@ -21,6 +21,7 @@ from skillrise.types import Role
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Positive = Annotated[int, Field(gt=0)]
 Nonnegative = Annotated[float, Field(ge=0.0)]
+Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 
 
 class Table(BaseModel):
@@ -127,8 +128,6 @@ class RolloutConfig(Table):
     """Trials a sequence: the group size N."""
     temperature: Annotated[float, Field(gt=0.0)] = 1.0
     """Sampling temperature; the learner's log-probabilities use the same."""
-    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
-    """Nucleus truncation while sampling for evaluation; training needs 1 and is refused otherwise."""
     concurrency: Positive = 64
     """Most trials alive at a time; bounds the memory of the KV cache."""
 
@@ -217,7 +216,9 @@ class EvaluationConfig(Table):
     """Held-out sequences played (the paper: 128 tasks)."""
     temperature: Annotated[float, Field(ge=0.0)] = 0.7
     """Sampling temperature; 0 is greedy."""
-    seed: int = 1_000_003
+    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    """Nucleus truncation; training samples from the whole distribution, since its log-probabilities must be exact."""
+    seed: Seed = 1_000_003
     """Seed of evaluations; keep it apart from the run's."""
 
 
@@ -237,7 +238,7 @@ class WarmupConfig(Table):
 class RunConfig(Table):
     """A whole run."""
 
-    seed: int = 0
+    seed: Seed = 0
     """Seed of everything that is drawn."""
     steps: Annotated[int, Field(ge=0, le=1_000_000)] = 150
     """Updates. The paper: at most 150."""

@@ -24,6 +24,10 @@ from skillrise.types import Demonstration, Observation, Task
 
 Spec = Mapping[str, Any]
 Info = dict[str, Any]
+MAX_CHARS = 20_000
+"""Every text of an environment is cut here."""
+MAX_ACTIONS = 2_000
+"""Admissible actions beyond these are dropped."""
 SPLITS = ("train", "dev", "test")
 
 
@@ -135,16 +139,17 @@ def registered() -> list[str]:
 
 
 def observe(text: str, info: Info, done: bool, rules: str = "") -> Observation:
-    """A gymnasium answer as an `Observation`."""
+    """A gymnasium answer as an `Observation`, bounded in size so that no environment can flood a prompt."""
 
     def clean(said: str) -> str:
-        return said.encode("utf-8", "replace").decode()  # lone surrogates can be neither tokenized nor written
+        # lone surrogates can be neither tokenized nor written
+        return said[:MAX_CHARS].encode("utf-8", "replace").decode()
 
     admissible = info.get("admissible")
     return Observation(
         text=clean(text),
         task=clean(info["task"]),
-        admissible=None if admissible is None else tuple(map(clean, admissible)),
+        admissible=None if admissible is None else tuple(map(clean, admissible[:MAX_ACTIONS])),
         won=bool(info["won"]),
         score=float(info["score"]),
         done=done,

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from skillrise.config import PlayConfig, RunConfig
+from skillrise.config import EvaluationConfig, PlayConfig, RunConfig
 from skillrise.curriculum import identity, read
 from skillrise.engine import Engine
 from skillrise.env import make
@@ -25,7 +25,7 @@ from skillrise.rollout import Job, Progress, Rollout
 from skillrise.rundir import trial_record
 from skillrise.seeds import derive
 from skillrise.session import Watcher, load_trained
-from skillrise.types import TaskSequence, Trial
+from skillrise.types import Attempt, TaskSequence, Trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +61,23 @@ def repeated(sequences: Sequence[TaskSequence], attempts: int) -> list[TaskSeque
 
 def wins(trials: Sequence[Trial], protocol: str) -> list[list[float]]:
     """Scored outcomes (1 won, 0 not) at each position over all live trials; see the module for the protocols."""
-    live = [trial for trial in trials if trial.error is None]
+    return _by_position(trials, protocol, lambda attempt: float(attempt.won))
+
+
+def _by_position(trials: Sequence[Trial], protocol: str, value: Callable[[Attempt], float]) -> list[list[float]]:
+    """`value` at each position over all live trials; under `repeat` the best of a task's attempts so far."""
     k = max((len(trial.sequence.tasks) for trial in trials), default=0)
     out: list[list[float]] = [[] for _ in range(k)]
-    for trial in live:
-        solved = False
-        for position in range(len(trial.sequence.tasks)):
+    for trial in trials:
+        if trial.error is not None:
+            continue
+        best = 0.0
+        for position in range(len(trial.sequence.tasks) if protocol == "repeat" else len(trial.attempts)):
             if position < len(trial.attempts):
-                solved = trial.attempts[position].won or (solved and protocol == "repeat")
-            elif protocol != "repeat":
-                break
+                reached = value(trial.attempts[position])
+                best = max(best, reached) if protocol == "repeat" else reached
             if not trial.sequence.padded[position]:
-                out[position].append(float(solved))
+                out[position].append(best)
     return out
 
 
@@ -101,8 +106,7 @@ def evaluate(
     pool: Pool,
     how: PlayConfig,
     *,
-    temperature: float = 0.7,
-    seed: int = 0,
+    settings: EvaluationConfig = EvaluationConfig(),  # noqa: B008  it is frozen
     concurrency: int = 64,
     attempts: int = 3,
     document: str = "",
@@ -117,8 +121,7 @@ def evaluate(
         engine: Where replies come from.
         pool: Where environments live.
         how: How to play; `how.protocol` and `how.carry` are what is evaluated.
-        temperature: Sampling temperature; 0 is greedy.
-        seed: Seed of tasks and sampling; the same seed makes evaluations comparable sequence by sequence.
+        settings: Temperature, nucleus and seed; the same seed makes evaluations comparable sequence by sequence.
         concurrency: Most trials alive at a time.
         attempts: Most attempts at a task under `repeat`.
         document: The skill document that every sequence starts from.
@@ -132,17 +135,16 @@ def evaluate(
     if not sequences:
         raise InputError("There is no sequence to evaluate on: give a file that holds some.")
     played = repeated(sequences, attempts) if how.protocol == "repeat" else list(sequences)
-    rollout = Rollout(engine, pool, how, temperature=temperature, concurrency=concurrency)
-    jobs = [Job(sequence, derive(seed, "evaluation", i), document=document) for i, sequence in enumerate(played)]
+    rollout = Rollout(
+        engine, pool, how, temperature=settings.temperature, top_p=settings.top_p, concurrency=concurrency
+    )
+    jobs = [Job(s, derive(settings.seed, "evaluation", i), document=document) for i, s in enumerate(played)]
     trials = rollout.play(jobs, progress)
     positions = wins(trials, how.protocol)
     rates = [wilson(int(sum(column)), len(column)) for column in positions]
     pooled = [won for column in positions for won in column]
     best = optimum(played, options) if how.protocol == "cross" and how.carry != "none" else None
-    scores = [
-        [t.attempts[p].score for t in trials if t.error is None and p < len(t.attempts) and not t.sequence.padded[p]]
-        for p in range(len(positions))
-    ]
+    scores = _by_position(trials, how.protocol, lambda attempt: attempt.score)
     whole = wilson(int(sum(pooled)), len(pooled))
     result = {
         "label": label,
@@ -156,8 +158,9 @@ def evaluate(
         "pooled": {"success": whole.success, "low": whole.low, "high": whole.high, "n": whole.n},
         "score": [sum(s) / len(s) if s else None for s in scores],
         "optimum": best,
-        "temperature": temperature,
-        "seed": seed,
+        "temperature": settings.temperature,
+        "top_p": settings.top_p,
+        "seed": settings.seed,
         "sequences": len(played),
         "failed": sum(trial.error is not None for trial in trials),
     }
@@ -182,7 +185,7 @@ def evaluate_file(
 
     watch.phase("load")
     held_out = read(sequences, config.curriculum.env)[: config.evaluation.sequences]
-    start = document.read_text("utf-8") if document else ""
+    start = _read(document) if document else ""
     engine = HFEngine(load_trained(config, checkpoint), config.rollout.concurrency, config.policy.context_tokens)
     watch.phase("evaluate")
     with pool(config.pool) as environments:
@@ -191,8 +194,7 @@ def evaluate_file(
             engine,
             environments,
             config.play,
-            temperature=config.evaluation.temperature,
-            seed=config.evaluation.seed,
+            settings=config.evaluation,
             concurrency=config.rollout.concurrency,
             attempts=attempts,
             document=start,
@@ -205,6 +207,13 @@ def evaluate_file(
     write_text(out.with_suffix(".trials.jsonl"), "".join(lines))
     write_text(out, json.dumps(result, indent=1) + "\n")
     return result
+
+
+def _read(document: Path) -> str:
+    try:
+        return document.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as err:
+        raise InputError(f"{document}: cannot be read as a text file ({err}): name a Markdown file.") from err
 
 
 def _without_nan(value: Any) -> Any:

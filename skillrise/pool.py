@@ -30,8 +30,6 @@ from skillrise.errors import EnvironmentFailure, InputError
 from skillrise.types import Observation, Task
 
 Answer = Observation | EnvironmentFailure
-MAX_CHARS = 20_000
-"""Observations are cut here, so that no environment can flood a prompt."""
 GRACE = 5.0
 """Seconds a worker whose parent is gone has to close its environments."""
 
@@ -88,12 +86,12 @@ class Shelf:
             self.held[key] = (env_id, free.pop() if free else make(env_id, self.options))
         env = self.held[key][1]
         text, info = env.reset(seed=seed % 2**31, options={"task": dict(spec)})
-        return observe(text[:MAX_CHARS], info, done=bool(info["won"]), rules=env.rules)
+        return observe(text, info, done=bool(info["won"]), rules=env.rules)
 
     def act(self, key: Hashable, action: str) -> Observation:
         """Do an action under `key`."""
         text, _, terminated, truncated, info = self.held[key][1].step(action)
-        return observe(text[:MAX_CHARS], info, done=terminated or truncated)
+        return observe(text, info, done=terminated or truncated)
 
     def release(self, key: Hashable) -> None:
         """Put the environment of `key` back."""
@@ -123,7 +121,7 @@ class Shelf:
             return self.reset(key, *args) if verb == "reset" else self.act(key, *args)
         except InputError:
             raise
-        except Exception as err:  # the one boundary between other people's engines and ours
+        except (Exception, SystemExit) as err:  # the one boundary between other people's engines and ours
             self.drop(key)
             return EnvironmentFailure(f"{type(err).__name__}: {err}"[:1000])
 

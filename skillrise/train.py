@@ -41,8 +41,6 @@ def train(config: RunConfig, folder: Path, *, resume: bool = False, watch: Watch
 
     watch = watch or Silent()
     watch.phase("load")
-    if config.rollout.top_p < 1:
-        raise InputError("rollout.top_p: training needs 1, since a truncated sampler has no exact log-probabilities.")
     sequences, held_out = read_sequences(config)
     run = RunDir(folder)
     run.start(config, resume)
@@ -175,9 +173,9 @@ def _evaluation(
         engine,
         environments,
         config.play,
-        temperature=config.evaluation.temperature,
-        seed=config.evaluation.seed,
+        settings=config.evaluation,
         concurrency=config.rollout.concurrency,
+        attempts=max(len(sequence.tasks) for sequence in held_out),
         label=f"update {step}",
         options=config.pool.options,
         progress=watch.progress,

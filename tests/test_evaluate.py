@@ -15,7 +15,7 @@ from conftest import KEYDOOR, houses
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillrise.config import PlayConfig, PoolConfig, parse
+from skillrise.config import EvaluationConfig, PlayConfig, PoolConfig, parse
 from skillrise.curriculum import build, identity
 from skillrise.engine import Sampling, ScriptedEngine
 from skillrise.env import make
@@ -204,7 +204,7 @@ def test_the_same_seed_gives_the_same_result_and_sampling_is_passed_on() -> None
         engine = Recorder(oracle)
         engine.asked = []
         with pool(PoolConfig(kind="inline")) as some:
-            evaluate(houses("test", 3, 2), engine, some, HOW, temperature=0.25, seed=seed)
+            evaluate(houses("test", 3, 2), engine, some, HOW, settings=EvaluationConfig(temperature=0.25, seed=seed))
         assert {how.temperature for how in engine.asked} == {0.25}
         runs.append([how.seed for how in engine.asked])
     assert runs[0] == runs[1] != runs[2]

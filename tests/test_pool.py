@@ -18,8 +18,9 @@ import pytest
 from conftest import houses
 
 from skillrise.config import PoolConfig
+from skillrise.env import MAX_CHARS
 from skillrise.errors import EnvironmentFailure, InputError
-from skillrise.pool import MAX_CHARS, Answer, InlinePool, Pool, ProcessPool, pool
+from skillrise.pool import Answer, InlinePool, Pool, ProcessPool, pool
 from skillrise.types import Observation
 
 Kinds = pytest.mark.parametrize("kind", ["inline", "process"])
