@@ -25,6 +25,7 @@ from skillrise.rows import Row, micro_batches
 from skillrise.seeds import derive
 
 Metrics = dict[str, float]
+Progress = Callable[[int, int], None]
 TokenLoss = Callable[[torch.Tensor, list[Row]], torch.Tensor]
 
 
@@ -63,12 +64,13 @@ class Learner:
         policy.model, self.optimizer = self.accelerator.prepare(policy.model, optimizer)
         self._anchor = self._initial_weights() if config.kl > 0 else None
 
-    def update(self, rows: Sequence[Row], lr: float) -> Metrics:
+    def update(self, rows: Sequence[Row], lr: float, progress: Progress | None = None) -> Metrics:
         """One rollout's update: `epochs` passes over its mini-batches.
 
         Args:
             rows: All rows of the rollout.
             lr: Learning rate.
+            progress: Called with the numbers of rows run in this pass and of all.
 
         Returns:
             Loss, gradient norm, entropy, clip share, importance weights, tokens.
@@ -106,11 +108,14 @@ class Learner:
             for batch in batches if epoch == 0 else self._mini_batches(rows, epoch):
                 active = [row for row in batch if row.moves or config.kl > 0]
                 if active:
-                    norms.append(self._step(active, sum(sum(row.trained) for row in batch), lr, loss, stats))
+                    tokens = sum(sum(row.trained) for row in batch)
+                    norms.append(self._step(active, tokens, lr, loss, stats, progress))
         self.version += 1
-        tokens = float(sum(sum(row.trained) for row in rows))
-        idle = sum(not row.moves for row in rows) / max(len(rows), 1)
-        shape = {"tokens/trained": tokens, "loss/idle_rows": idle, "loss/optimizer_steps": float(len(norms))}
+        shape = {
+            "tokens/trained": float(sum(sum(row.trained) for row in rows)),
+            "loss/idle_rows": sum(not row.moves for row in rows) / max(len(rows), 1),
+            "loss/optimizer_steps": float(len(norms)),
+        }
         return {**stats.means(), **shape, "loss/grad_norm": sum(norms) / len(norms) if norms else 0.0}
 
     def fit(self, rows: Sequence[Row], lr: float) -> Metrics:
@@ -132,18 +137,29 @@ class Learner:
         self.version += 1
         return {**stats.means(), "loss/grad_norm": norm}
 
-    def _step(self, rows: list[Row], tokens: int, lr: float, loss: TokenLoss, stats: _Stats) -> float:
+    def _step(
+        self,
+        rows: list[Row],
+        tokens: int,
+        lr: float,
+        loss: TokenLoss,
+        stats: _Stats,
+        progress: Progress | None = None,
+    ) -> float:
         """Accumulate the gradient of the token mean over `rows` and apply it; returns its norm before clipping."""
         model = self.policy.model
         model.train()
         self.optimizer.zero_grad()
-        finite = True
+        finite, done = True, 0
         for micro in micro_batches(rows, self.config.micro_tokens):
             new, entropy = self._run(micro)
             total = loss(new, micro).sum() / max(tokens, 1)
             stats.add("loss/entropy", entropy)
             finite = finite and bool(torch.isfinite(total.detach()))
             self.accelerator.backward(total)
+            done += len(micro)
+            if progress is not None:
+                progress(done, len(rows))
         norm = float(self.accelerator.clip_grad_norm_(model.parameters(), self.config.grad_clip))
         if not finite or not math.isfinite(norm):
             self.optimizer.zero_grad()

@@ -88,7 +88,7 @@ def train(config: RunConfig, folder: Path, *, resume: bool = False, watch: Watch
             pairs = [p for g, cs in zip(groups, credits, strict=True) for p in zip(g.trials, cs, strict=True)]
             batch = [row for trial, cs in pairs if trial.error is None for row in rows(trial, cs)]
             rate = learning_rate(config.learner, step, config.steps)
-            learnt = learner.update(batch, rate)
+            learnt = learner.update(batch, rate, watch.progress)
             engine.updated(learner.version)
 
             metrics = {"step": step, **describe(groups, credits, how.protocol), **learnt, "lr": rate}

@@ -45,7 +45,8 @@ tables = st.fixed_dictionaries(
         "play": some(
             protocol=st.just("repeat"), carry=st.sampled_from(["none", "reflect"]), prompts=words, turns=counts
         ),
-        "rollout": some(temperature=positive, top_p=st.floats(0.01, 1), concurrency=counts),
+        "rollout": some(temperature=positive, concurrency=counts),
+        "evaluation": some(temperature=fractions, top_p=st.floats(0.01, 1)),
         "pool": some(timeout=positive, options=st.dictionaries(words, values, max_size=3)),
         "credit": some(gamma=fractions, padded=st.just("train"), reward=positive),
         "learner": some(lr=positive, betas=st.tuples(fractions, fractions).map(list), kl=st.floats(0, 9)),
