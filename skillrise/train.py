@@ -1,9 +1,9 @@
 """The training loop.
 
 for each update:
-draw sequences;  play each N times with the current policy
-credit every turn of every group;  turn trials into rows
-one clipped policy-gradient update on all turns of both roles;  void the engine's cache
+    draw sequences;  play each N times with the current policy
+    credit every turn of every group;  turn trials into rows
+    one clipped policy-gradient update on all turns of both roles;  void the engine's cache
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ from skillrise.curriculum import Sampler
 from skillrise.errors import InputError
 from skillrise.evaluate import evaluate
 from skillrise.metrics import describe
-from skillrise.pool import Pool, pool
+from skillrise.pool import pool
 from skillrise.rollout import Rollout
 from skillrise.rows import rows
 from skillrise.rundir import RunDir, read_state
 from skillrise.seeds import derive
 from skillrise.session import Silent, Watcher, make_policy, read_sequences
-from skillrise.types import TaskSequence
+from skillrise.types import Credit, Group, TaskSequence, Trial
+
+Metrics = dict[str, Any]
+Credited = list[tuple[Trial, list[Credit]]]
 
 
 def train(config: RunConfig, folder: Path, *, resume: bool = False, watch: Watcher | None = None) -> None:
@@ -34,79 +37,128 @@ def train(config: RunConfig, folder: Path, *, resume: bool = False, watch: Watch
     Raises:
         InputError: If the configuration, a sequence file, the model or the folder cannot be used.
     """
-    import torch
-
-    from skillrise.engine.hf import HFEngine
-    from skillrise.learner import Learner
-
-    watch = watch or Silent()
-    watch.phase("load")
-    sequences, held_out = read_sequences(config)
-    run = RunDir(folder)
-    run.start(config, resume)
-    torch.manual_seed(config.seed)
-    policy = make_policy(config, run.model, lambda: _texts(config, sequences, watch))
-    accelerator = _accelerator(config, folder)
-    learner = Learner(
-        policy,
-        config.learner,
-        temperature=config.rollout.temperature,
-        seed=config.seed,
-        accelerator=accelerator,
-    )
-    sampler = Sampler(sequences, config.seed, config.curriculum.order)
-    start = 0
-    checkpoint = run.latest() if resume else None
-    if checkpoint is not None:
-        state = read_state(checkpoint)
-        learner.load(checkpoint, state["version"])
-        sampler.load_state_dict(state["sampler"])
-        start = int(state["step"])
-    run.rewind(start)
-
-    engine = HFEngine(policy, config.rollout.concurrency, config.policy.context_tokens)
-    engine.updated(learner.version)
     scheme = credit.scheme(config.credit)
-    how = config.play
-    with pool(config.pool) as environments:
-        rollout = Rollout(
-            engine,
-            environments,
-            how,
-            temperature=config.rollout.temperature,
-            concurrency=config.rollout.concurrency,
-        )
-        for step in range(start + 1, config.steps + 1):
-            began = time.monotonic()
-            drawn = play_as(sampler.draw(config.rollout.sequences), how.protocol)
-            watch.phase("play")
-            groups = rollout.groups(drawn, config.rollout.trials, derive(config.seed, "step", step), watch.progress)
-            played = time.monotonic()
-
-            watch.phase("learn")
+    with Training(config, folder, resume, watch or Silent()) as run:
+        for step in range(run.start + 1, config.steps + 1):
+            groups, played = run.play(step)
             credits = [scheme.assign(group) for group in groups]
-            pairs = [p for g, cs in zip(groups, credits, strict=True) for p in zip(g.trials, cs, strict=True)]
-            batch = [row for trial, cs in pairs if trial.error is None for row in rows(trial, cs)]
-            rate = learning_rate(config.learner, step, config.steps)
-            learnt = learner.update(batch, rate, watch.progress)
-            engine.updated(learner.version)
+            credited = [pair for g, cs in zip(groups, credits, strict=True) for pair in zip(g.trials, cs, strict=True)]
+            learnt = run.learn(step, credited)
+            said = describe(groups, credits, config.play.protocol)
+            run.keep(step, {"step": step, **said, **learnt, **played, **run.evaluate(step)}, credited)
 
-            metrics = {"step": step, **describe(groups, credits, how.protocol), **learnt, "lr": rate}
-            if held_out and config.evaluation.every and step % config.evaluation.every == 0:
-                watch.phase("evaluate")
-                metrics |= _evaluation(config, held_out, engine, environments, run, step, watch)
-            now = time.monotonic()
-            sampled = metrics["tokens/sampled"] / max(played - began, 1e-9)
-            metrics |= {"time/rollout": played - began, "time/step": now - began, "time/sampled_per_s": sampled}
-            if config.save_trials_every and step % config.save_trials_every == 0:
-                run.save_trials(step, pairs)
-            run.log(metrics)
-            accelerator.log({k: v for k, v in metrics.items() if k != "step"}, step=step)
-            if step % config.checkpoint_every == 0 or step == config.steps:
-                state = {"version": learner.version, "sampler": sampler.state_dict()}
-                run.save_checkpoint(step, state, learner.save, config.keep_checkpoints)
-            watch.step(metrics)
-    accelerator.end_training()
+
+class Training:
+    """What a run holds on to: the policy in its learner and its engine, the environments, the sampler, the folder.
+
+    Args:
+        config: The run.
+        folder: Its folder.
+        resume: Go on from the newest checkpoint.
+        watch: Told of every phase.
+
+    Attributes:
+        start: Updates that are done already.
+    """
+
+    def __init__(self, config: RunConfig, folder: Path, resume: bool, watch: Watcher) -> None:
+        import torch
+
+        from skillrise.engine.hf import HFEngine
+        from skillrise.learner import Learner
+
+        watch.phase("load")
+        self.config, self.watch = config, watch
+        sequences, self.held_out = read_sequences(config)
+        self.run = RunDir(folder)
+        self.run.start(config, resume)
+        torch.manual_seed(config.seed)
+        policy = make_policy(config, self.run.model, lambda: _texts(config, sequences, watch))
+        self.accelerator = _accelerator(config, folder)
+        self.sampler = Sampler(sequences, config.seed, config.curriculum.order)
+        how = config.rollout
+        self.learner = Learner(
+            policy, config.learner, temperature=how.temperature, seed=config.seed, accelerator=self.accelerator
+        )
+        self.start = self._resume() if resume else 0
+        self.run.rewind(self.start)
+        self.engine = HFEngine(policy, how.concurrency, config.policy.context_tokens)
+        self.engine.updated(self.learner.version)
+        self.pool = pool(config.pool)
+        self.rollout = Rollout(
+            self.engine, self.pool, config.play, temperature=how.temperature, concurrency=how.concurrency
+        )
+
+    def __enter__(self) -> Training:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.pool.close()
+        self.accelerator.end_training()
+
+    def _resume(self) -> int:
+        checkpoint = self.run.latest()
+        if checkpoint is None:
+            return 0
+        state = read_state(checkpoint)
+        self.learner.load(checkpoint, state["version"])
+        self.sampler.load_state_dict(state["sampler"])
+        return int(state["step"])
+
+    def play(self, step: int) -> tuple[list[Group], Metrics]:
+        """Draw sequences and play each N times."""
+        self.watch.phase("play")
+        began = time.monotonic()
+        how = self.config.rollout
+        drawn = play_as(self.sampler.draw(how.sequences), self.config.play.protocol)
+        groups = self.rollout.groups(drawn, how.trials, derive(self.config.seed, "step", step), self.watch.progress)
+        return groups, {"time/rollout": time.monotonic() - began}
+
+    def learn(self, step: int, credited: Credited) -> Metrics:
+        """Update the policy on everything that was credited."""
+        self.watch.phase("learn")
+        began = time.monotonic()
+        batch = [row for trial, credits in credited if trial.error is None for row in rows(trial, credits)]
+        lr = learning_rate(self.config.learner, step, self.config.steps)
+        metrics = self.learner.update(batch, lr, self.watch.progress)
+        self.engine.updated(self.learner.version)
+        return {**metrics, "lr": lr, "time/learn": time.monotonic() - began}
+
+    def evaluate(self, step: int) -> Metrics:
+        """Play the held-out sequences, if this update is one after which they are played."""
+        every = self.config.evaluation.every
+        if not self.held_out or not every or step % every:
+            return {}
+        self.watch.phase("evaluate")
+        result, _ = evaluate(
+            self.held_out,
+            self.engine,
+            self.pool,
+            self.config.play,
+            settings=self.config.evaluation,
+            concurrency=self.config.rollout.concurrency,
+            attempts=max(len(sequence.tasks) for sequence in self.held_out),
+            label=f"update {step}",
+            options=self.config.pool.options,
+            progress=self.watch.progress,
+        )
+        self.run.save_evaluation(f"step-{step:06d}", {**result, "step": step})
+        rates = {f"evaluation/p{p}": r for p, r in zip(result["positions"], result["success"], strict=True)}
+        return {k: r for k, r in {"evaluation/all": result["pooled"]["success"], **rates}.items() if r is not None}
+
+    def keep(self, step: int, metrics: Metrics, credited: Credited) -> None:
+        """Write what this update leaves behind."""
+        metrics["time/step"] = metrics["time/rollout"] + metrics["time/learn"]
+        metrics["time/sampled_per_s"] = metrics["tokens/sampled"] / max(metrics["time/rollout"], 1e-9)
+        every = self.config.save_trials_every
+        if every and step % every == 0:
+            self.run.save_trials(step, credited)
+        self.run.log(metrics)
+        self.accelerator.log({key: value for key, value in metrics.items() if key != "step"}, step=step)
+        if step % self.config.checkpoint_every == 0 or step == self.config.steps:
+            state = {"version": self.learner.version, "sampler": self.sampler.state_dict()}
+            self.run.save_checkpoint(step, state, self.learner.save, self.config.keep_checkpoints)
+        self.watch.step(metrics)
 
 
 def play_as(sequences: Sequence[TaskSequence], protocol: str) -> list[TaskSequence]:
@@ -157,32 +209,3 @@ def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
     if isinstance(value, dict):
         return {k: v for key, inner in value.items() for k, v in _flat(inner, f"{prefix}{key}.").items()}
     return {prefix.rstrip("."): value if isinstance(value, (int, float, str, bool)) or value is None else str(value)}
-
-
-def _evaluation(
-    config: RunConfig,
-    held_out: Sequence[TaskSequence],
-    engine: Any,
-    environments: Pool,
-    run: RunDir,
-    step: int,
-    watch: Watcher,
-) -> dict[str, float]:
-    result, _ = evaluate(
-        held_out,
-        engine,
-        environments,
-        config.play,
-        settings=config.evaluation,
-        concurrency=config.rollout.concurrency,
-        attempts=max(len(sequence.tasks) for sequence in held_out),
-        label=f"update {step}",
-        options=config.pool.options,
-        progress=watch.progress,
-    )
-    run.save_evaluation(f"step-{step:06d}", {**result, "step": step})
-    rates = zip(result["positions"], result["success"], strict=True)
-    return {
-        "evaluation/all": result["pooled"]["success"],
-        **{f"evaluation/p{p}": rate for p, rate in rates if rate is not None},
-    }
