@@ -32,7 +32,7 @@ class LampEnv(TextEnv):
     def demonstrate(self, task, seed):
         """Optional: lets `skillrise warmup` teach the format."""
         press = f"press {task.spec['house'] % 3 + 1}"
-        return Demonstration(task, "", (press,), f"In this house {press}.")
+        return Demonstration(task, None, (press,), f"In this house {press}.")
 
 
 gymnasium.register("own/Lamp-v0", LampEnv)

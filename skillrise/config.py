@@ -227,6 +227,9 @@ class WarmupConfig(Table):
 
     demonstrations: Positive = 256
     """Demonstrations, drawn over the training sequences' tasks."""
+    documents: Fraction = 0.5
+    """Share of the demonstrations that start from a document, namely the notes of an earlier one of the same family.
+    Experts that read a document bring their own."""
     steps: Positive = 200
     """Optimiser steps."""
     batch: Positive = 16

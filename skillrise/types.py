@@ -230,12 +230,13 @@ class Demonstration:
 
     Attributes:
         task: The task.
-        document: The document that the expert was given.
+        document: The document that the expert was given and took heed of; None if it solves the task whatever is given,
+            so that the warm-up may put any document of the family before it.
         actions: The actions it took, in order.
         notes: A document that a careful reader could have written after the attempt, or None to show none.
     """
 
     task: Task
-    document: str = ""
+    document: str | None = None
     actions: tuple[str, ...] = ()
     notes: str | None = None

@@ -40,12 +40,19 @@ def demonstrations(sequences: Sequence[TaskSequence], config: RunConfig) -> Iter
     experts = {env_id: make(env_id, config.pool.options) for env_id in {task.env for task in tasks}}
     try:
         order: list[int] = []
+        notes: dict[str, str] = {}
         for n in range(config.warmup.demonstrations):
             if not order:
                 order = list(range(len(tasks)))
                 random.Random(derive(config.seed, "demonstrations", n)).shuffle(order)
             task = tasks[order.pop()]
-            yield experts[task.env].demonstrate(task, derive(config.seed, "demonstration", n))
+            shown = experts[task.env].demonstrate(task, derive(config.seed, "demonstration", n))
+            if shown.document is None:
+                given = random.Random(derive(config.seed, "document", n)).random() < config.warmup.documents
+                shown = replace(shown, document=notes.get(task.family, "") if given else "")
+            if shown.notes is not None:
+                notes[task.family] = shown.notes
+            yield shown
     finally:
         for env in experts.values():
             env.close()
@@ -70,7 +77,7 @@ def play_demonstrations(
         Job(
             TaskSequence(f"demonstration-{n}", demonstration.task.family, (demonstration.task,), (False,)),
             derive(config.seed, "demonstration", n),
-            document=demonstration.document,
+            document=demonstration.document or "",
         )
         for n, demonstration in enumerate(shown)
     ]

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from skillrise.pool import InlinePool
 from skillrise.rundir import RunDir
 from skillrise.session import Silent, load_trained, read_sequences
 from skillrise.train import learning_rate, play_as, train
+from skillrise.types import TaskSequence
 from skillrise.warmup import demonstrations, play_demonstrations, warmup, warmup_rows
 
 TIMING = ("time/",)
@@ -194,3 +196,19 @@ def test_demonstrations_are_rows_of_the_same_play(keydoor_files: dict[str, Path]
         assert tuple(t.action for t in trial.attempts[0].turns) == demonstration.actions
         assert trial.carries[0].action == demonstration.notes
         assert demonstration.document in chat.decode(row.ids)
+
+
+def test_documents_are_put_before_experts_that_do_not_mind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent / "examples"))
+    from skillrise.env import make
+
+    tasks = [task for task in make("own_env:own/Lamp-v0").catalogue("train") if task.spec["house"] < 2]
+    lamps = [TaskSequence("s", "lamps", tuple(replace(t, family="lamps") for t in tasks), (False,) * len(tasks))]
+
+    def documents(share: float) -> list[str | None]:
+        changes = {"warmup": {"documents": share, "demonstrations": 40}}
+        return [d.document for d in demonstrations(lamps, parse(table(tmp_path / "none", **changes), "test"))]
+
+    assert set(documents(0.0)) == {""}
+    assert "" not in documents(1.0)[1:]
+    assert 0.2 < sum(d == "" for d in documents(0.5)) / 40 < 0.8
