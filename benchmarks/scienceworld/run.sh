@@ -16,13 +16,15 @@ done
 $skillrise curriculum build $env --split train --families $easy --k 3 --seed 0 \
     --exclude $here/test.jsonl --exclude $here/dev.jsonl --out $here/train.jsonl
 
+# two warm-ups: first the task alone, then with a document in front of it
 $skillrise evaluate $run $here/test.jsonl $here/before.json
-$skillrise warmup $run "$out/warm"
+$skillrise warmup $run "$out/warm-1" --set warmup.documents=0
+$skillrise warmup $run "$out/warm" --set policy.source="$out/warm-1" --set seed=1 --set warmup.documents=1 \
+    --set warmup.demonstrations=64 --set warmup.steps=10
 warm="policy.source=$out/warm"
-$skillrise evaluate $run $here/test.jsonl $here/warm.json --set "$warm"
 $skillrise train $run "$out/run" --set "$warm"
+$skillrise evaluate $run $here/test.jsonl $here/warm.json --set "$warm"
 $skillrise evaluate $run $here/test.jsonl $here/trained.json --set "$warm" --checkpoint "$out/run"
-$skillrise evaluate $run $here/test.jsonl $here/trained-none.json --set "$warm" --checkpoint "$out/run" --carry none
-cp "$out/warm/metrics.jsonl" $here/warmup-metrics.jsonl
+cat "$out"/warm-1/metrics.jsonl "$out/warm/metrics.jsonl" > $here/warmup-metrics.jsonl
 cp "$out/run/metrics.jsonl" $here/train-metrics.jsonl
 rm -f $here/*.trials.jsonl
