@@ -2,6 +2,8 @@
 # make test    sets up .venv/ and passes the tests
 
 PYTHON ?= python3
+# On a plain Linux machine this fetches PyTorch's CUDA build, a few GB; name a smaller one with make TORCH="...".
+TORCH ?= torch==2.13.0
 BIN := .venv/bin
 export OMP_WAIT_POLICY ?= PASSIVE
 
@@ -10,9 +12,10 @@ export OMP_WAIT_POLICY ?= PASSIVE
 setup: .venv/.ready
 
 .venv/.ready: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet "torch==2.13.0"
+	$(BIN)/python -m pip install --quiet $(TORCH)
 	$(BIN)/python -m pip install --quiet --editable ".[scienceworld,smollm2,tensorboard,dev]"
 	touch $@
 

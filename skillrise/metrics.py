@@ -25,7 +25,7 @@ def describe(groups: Sequence[Group], credits: Credits, protocol: str) -> dict[s
     out = {f"success/p{p}": fmean(won) for p, won in enumerate(positions, 1) if won}
     pooled = [won for column in positions for won in column]
     out["success/all"] = fmean(pooled) if pooled else float("nan")
-    turns = [turn for trial in live for turn in trial.turns if not trial.sequence.padded[turn.position]]
+    turns = [t for trial in live for t in trial.turns if t.role != "solve" or not trial.sequence.padded[t.position]]
     roles: tuple[Role, ...] = ("solve", "curate", "reflect")
     for role in roles:
         mine = [turn for turn in turns if turn.role == role]

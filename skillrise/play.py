@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 
 from skillrise.config import PlayConfig
 from skillrise.errors import ContextOverflow, TrialError
-from skillrise.prompts import STOP, Step, parse, style
+from skillrise.prompts import STOP, Reflection, Step, parse, style
 from skillrise.types import Attempt, Completion, Message, Observation, Prompt, Role, Task, TaskSequence, Trial, Turn
 
 
@@ -54,7 +54,8 @@ def play(sequence: TaskSequence, how: PlayConfig, document: str = "") -> Generat
 
     After an attempt that is followed by another (or after every attempt with `how.carry_last`), the policy writes what
     is carried on: the whole document anew (`skill`), a reflection beside the earlier ones (`reflect`), or nothing
-    (`none`). A reply that does not parse leaves the carried text as it was.
+    (`none`). A curate reply that does not parse leaves the document as it was; of a reflection that does not parse only
+    the attempt's outcome is listed.
 
     With `how.protocol == "repeat"` the trial ends at the first success.
     """
@@ -72,7 +73,7 @@ def play(sequence: TaskSequence, how: PlayConfig, document: str = "") -> Generat
             if how.carry != "none" and (position < last or how.carry_last):
                 turn = yield from _carry(chat, attempt.won)
                 carries.append(turn)
-                carried = carried.after(turn, how.document_chars)
+                carried = carried.after(turn, attempt.won, how.document_chars)
     except TrialError as err:
         return Trial(sequence, tuple(attempts), tuple(carries), error=f"{type(err).__name__}: {err}"[:2000])
     return Trial(sequence, tuple(attempts), tuple(carries))
@@ -83,18 +84,18 @@ class _Carried:
     """What passes from a task to the next."""
 
     document: str
-    reflections: tuple[str, ...] = ()
+    reflections: tuple[Reflection, ...] = ()
 
-    def after(self, turn: Turn, cap: int) -> _Carried:
-        if turn.action is None:
-            return self
+    def after(self, turn: Turn, won: bool, cap: int) -> _Carried:
         if turn.role == "curate":
-            return replace(self, document=turn.action[:cap])
-        return replace(self, reflections=(*self.reflections, turn.action[:cap]))
+            return self if turn.action is None else replace(self, document=turn.action[:cap])
+        reflection = (turn.position + 1, won, (turn.action or "")[:cap])
+        return replace(self, reflections=(*self.reflections, reflection))
 
     @property
     def text(self) -> str:
-        return self.document or "\n".join(self.reflections)
+        listed = (f"{number} ({'success' if won else 'failure'}): {text}" for number, won, text in self.reflections)
+        return self.document or "\n".join(listed)
 
 
 @dataclass(slots=True)

@@ -37,7 +37,7 @@ def attention(
     attention_mask: torch.Tensor | None,
     scaling: float | None = None,
     dropout: float = 0.0,
-    **_: Any,
+    **others: Any,
 ) -> tuple[torch.Tensor, None]:
     """Grouped-query attention that never copies keys or values once a query group.
 
@@ -52,10 +52,15 @@ def attention(
         attention_mask: [rows, 1, new tokens, tokens], True where a token may be seen, or None.
         scaling: Factor on the scores.
         dropout: Share of dropped weights.
+        **others: What else a model gives its attention function; caps and sinks are refused.
 
     Returns:
         [rows, new tokens, heads, width] and None.
     """
+    if others.get("softcap") is not None or others.get("s_aux") is not None:
+        raise InputError(
+            "This model caps its attention scores or has sinks, which the hf engine does not know: use another."
+        )
     rows, heads, new, width = query.shape
     groups = heads // key.shape[1]
     if attention_mask is None:
@@ -181,15 +186,16 @@ def load(config: PolicyConfig, folder: Path | None = None) -> Policy:
     try:
         settings = AutoConfig.from_pretrained(source, trust_remote_code=config.trust_remote_code)
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=config.trust_remote_code)
-        _check(settings, source)
+        _check(settings, config, source)
         model = AutoModelForCausalLM.from_pretrained(
             source,
             dtype=getattr(torch, config.dtype),
             attn_implementation=ATTENTION,
+            use_safetensors=True,
             trust_remote_code=config.trust_remote_code,
         )
-    except (OSError, ValueError) as err:
-        reason = str(err).strip().splitlines()[0]
+    except (OSError, ValueError, KeyError) as err:
+        reason = (str(err).strip() or type(err).__name__).splitlines()[0]
         raise InputError(
             f"policy.source = {source!r} cannot be loaded ({reason}): name a Hugging Face folder, a hub name, "
             "smollm2 or tiny."
@@ -199,12 +205,22 @@ def load(config: PolicyConfig, folder: Path | None = None) -> Policy:
     return Policy(model.to(PartialState().device), tokenizer, source)
 
 
-def _check(settings: Any, source: str) -> None:
-    kinds = set(getattr(settings, "layer_types", None) or ["full_attention"])
+def _check(settings: Any, config: PolicyConfig, source: str) -> None:
+    """Refuse what the hf engine would compute wrongly: other attention than full, prompts beyond the last position."""
+    text = settings.get_text_config()
+    kinds = set(getattr(text, "layer_types", None) or ["full_attention"])
+    window = getattr(text, "sliding_window", None)
+    if window and not getattr(text, "layer_types", None) and window < config.context_tokens:
+        kinds = {f"sliding_window of {window} tokens"}
     if kinds != {"full_attention"}:
         raise InputError(
             f"policy.source = {source!r} has layers of the kinds {', '.join(sorted(kinds))}: the hf engine samples full "
-            "attention only; choose another model."
+            "attention only; choose another model, or a context_tokens within its window."
+        )
+    longest = getattr(text, "max_position_embeddings", None)
+    if longest and config.context_tokens > longest:
+        raise InputError(
+            f"policy.context_tokens = {config.context_tokens}: {source!r} knows {longest} positions; lower it."
         )
 
 

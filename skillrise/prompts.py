@@ -28,6 +28,10 @@ Step = tuple[str, str | None]
 """One step of a history: what was seen, and the action that followed (None if the reply held none)."""
 
 
+Reflection = tuple[int, bool, str]
+"""An earlier task's number, whether it was won, and what was said about it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Style:
     """Templates, one a kind of message.
@@ -40,7 +44,7 @@ class Style:
         reflect: Asks for a reflection in a chat of its own.
         reflect_next: Asks for it at the end of the attempt's own chat.
 
-    Every template may use `rules`, `document`, `reflections` (list), `task`, `history` (list of `Step`, oldest first),
+    Every template may use `rules`, `document`, `reflections` (list of `Reflection`), `task`, `history` (list of `Step`, oldest first),
     `observation` (the latest), `admissible` (list or None), `invalid` (the last reply held no action) and `won`.
     """
 
@@ -59,7 +63,7 @@ class Style:
 _SAMPLE: dict[str, object] = {
     "rules": "",
     "document": "",
-    "reflections": [],
+    "reflections": [(1, False, "")],
     "task": "",
     "history": [("", None)],
     "observation": "",

@@ -134,6 +134,7 @@ class Rollout:
         except StopIteration as stop:
             done[running.index] = stop.value
             del alive[running.index]
+            self.engine.cancel(running.index)
             self.pool.release(running.index)
 
     def _enter(self, running: _Running, request: Request) -> None:

@@ -25,6 +25,21 @@ from skillrise.errors import InputError
 from skillrise.files import new_folder, write_text
 from skillrise.types import Attempt, Credit, Message, Task, Trial, Turn
 
+FREE = {
+    "steps",
+    "checkpoint_every",
+    "keep_checkpoints",
+    "save_trials_every",
+    "trackers",
+    "rollout.concurrency",
+    "pool.workers",
+    "pool.timeout",
+    "pool.recycle",
+    "learner.micro_tokens",
+    "learner.gradient_checkpointing",
+}
+"""Keys that a resume may change: they decide how much is written and how fast, not what is learnt."""
+
 
 class RunDir:
     """One run folder.
@@ -55,10 +70,14 @@ class RunDir:
 
             old = load(self.config)
             changed = _differences(old.model_dump(mode="json"), config.model_dump(mode="json"))
-            free = {"steps", "checkpoint_every", "keep_checkpoints", "save_trials_every", "trackers"}
-            if wrong := sorted(key for key in changed if key.split(".")[0] not in free):
+            if wrong := sorted(set(changed) - FREE):
                 raise InputError(
                     f"{self.config}: the run to resume had another {wrong[0]!r}: leave it as it was, or start a new run."
+                )
+            if "steps" in changed and config.learner.lr_end != 1.0:
+                raise InputError(
+                    f"{self.config}: 'steps' shapes the learning rate's fall (learner.lr_end), so that it cannot change: "
+                    f"leave it at {old.steps}, or start a new run."
                 )
         write_text(self.config, dump(config))
 

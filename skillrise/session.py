@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import random
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from skillrise.config import RunConfig
+from skillrise.config import RunConfig, load
 from skillrise.curriculum import identity, read
 from skillrise.errors import InputError
 from skillrise.rundir import RunDir
@@ -58,7 +59,7 @@ def read_sequences(config: RunConfig) -> tuple[list[TaskSequence], list[TaskSequ
                 f"{where.dev}: sequence {sequence.id!r} holds a task that {where.train} trains on: rebuild one of them, "
                 "with --exclude of the other."
             )
-    return sequences, held_out[: config.evaluation.sequences]
+    return sequences, pick(held_out, config.evaluation.sequences)
 
 
 def make_policy(config: RunConfig, made: Path, texts: Callable[[], Iterable[str]] | None = None) -> Policy:
@@ -92,13 +93,35 @@ def load_trained(config: RunConfig, checkpoint: Path | None) -> Policy:
         InputError: If there is no whole checkpoint, or it is of another model.
     """
     if checkpoint is None:
-        return make_policy(config, Path("model"))
+        if config.policy.source == "tiny":
+            raise InputError("policy.source = 'tiny' is a random model: name a trained one with --checkpoint.")
+        return make_policy(config, Path())
     from skillrise.learner import load_weights
 
     run = RunDir(checkpoint.parent.parent if (checkpoint / "state.json").exists() else checkpoint)
     found = checkpoint if (checkpoint / "state.json").exists() else run.latest()
     if found is None:
         raise InputError(f"{checkpoint}: no checkpoint is there: name a run folder that `skillrise train` wrote.")
+    if run.config.exists():
+        _same_policy(config, load(run.config), run.config)
     policy = make_policy(config, run.model)
     load_weights(policy, found)
     return policy
+
+
+def _same_policy(config: RunConfig, trained: RunConfig, path: Path) -> None:
+    """Refuse to put adapters on another model than the one that they were trained on."""
+    if config.policy.source != trained.policy.source:
+        raise InputError(
+            f"{path}: this checkpoint was trained from policy.source = {trained.policy.source!r}, not "
+            f"{config.policy.source!r}: add --set policy.source={trained.policy.source}."
+        )
+    if config.policy.lora != trained.policy.lora:
+        raise InputError(f"{path}: this checkpoint was trained with another [policy.lora] table: use the same.")
+
+
+def pick(sequences: Sequence[TaskSequence], n: int) -> list[TaskSequence]:
+    """At most `n` of `sequences`, drawn over the whole file and always the same, in the file's order."""
+    if n >= len(sequences):
+        return list(sequences)
+    return [sequences[i] for i in sorted(random.Random(0).sample(range(len(sequences)), n))]

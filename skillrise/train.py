@@ -17,7 +17,7 @@ from skillrise import credit
 from skillrise.config import LearnerConfig, RunConfig
 from skillrise.curriculum import Sampler
 from skillrise.errors import InputError
-from skillrise.evaluate import evaluate
+from skillrise.evaluate import evaluate, require_alive
 from skillrise.metrics import describe
 from skillrise.pool import pool
 from skillrise.rollout import Rollout
@@ -36,6 +36,7 @@ def train(config: RunConfig, folder: Path, *, resume: bool = False, watch: Watch
 
     Raises:
         InputError: If the configuration, a sequence file, the model or the folder cannot be used.
+        SkillRiseError: If all trials of an update failed, or its loss is not finite; the last checkpoint stands.
     """
     scheme = credit.scheme(config.credit)
     with Training(config, folder, resume, watch or Silent()) as run:
@@ -83,7 +84,6 @@ class Training:
         self.start = self._resume() if resume else 0
         self.run.rewind(self.start)
         self.engine = HFEngine(policy, how.concurrency, config.policy.context_tokens)
-        self.engine.updated(self.learner.version)
         self.pool = pool(config.pool)
         self.rollout = Rollout(
             self.engine, self.pool, config.play, temperature=how.temperature, concurrency=how.concurrency
@@ -111,7 +111,9 @@ class Training:
         began = time.monotonic()
         how = self.config.rollout
         drawn = play_as(self.sampler.draw(how.sequences), self.config.play.protocol)
+        self.engine.updated(self.learner.version)
         groups = self.rollout.groups(drawn, how.trials, derive(self.config.seed, "step", step), self.watch.progress)
+        require_alive([trial for group in groups for trial in group.trials], f"update {step}")
         return groups, {"time/rollout": time.monotonic() - began}
 
     def learn(self, step: int, credited: Credited) -> Metrics:
@@ -199,6 +201,8 @@ def _accelerator(config: RunConfig, folder: Path) -> Any:
         log_with=list(config.trackers) or None,
         project_dir=str(folder),
     )
+    if accelerator.num_processes > 1:
+        raise InputError("More than one process is not supported yet: start the run without accelerate launch.")
     if config.trackers:
         flat = {key: value for key, value in _flat(config.model_dump(mode="json")).items() if value is not None}
         accelerator.init_trackers("skillrise", config=flat)

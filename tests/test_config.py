@@ -39,9 +39,7 @@ tables = st.fixed_dictionaries(
         "seed": st.integers(-(2**60), 2**60),
         "steps": st.integers(0, 1_000_000),
         "trackers": st.lists(st.sampled_from(["tensorboard", "wandb"]), max_size=2),
-        "policy": some(
-            source=words, lora=lora, context_tokens=counts, tiny=some(layers=counts), dtype=st.just("bfloat16")
-        ),
+        "policy": some(source=words, lora=lora, context_tokens=counts, tiny=some(layers=counts)),
         "play": some(
             protocol=st.just("repeat"), carry=st.sampled_from(["none", "reflect"]), prompts=words, turns=counts
         ),
@@ -199,3 +197,10 @@ def test_options_that_toml_knows_and_json_does_not_survive() -> None:
 def test_roles_have_their_token_limits() -> None:
     play = parse({**BASE, "play": {"action_tokens": 7, "document_tokens": 9}}, "").play
     assert (play.reply_tokens("solve"), play.reply_tokens("curate"), play.reply_tokens("reflect")) == (7, 9, 9)
+
+
+def test_bfloat16_weights_are_not_trained_whole() -> None:
+    table = {"curriculum": {"train": "t.jsonl"}, "policy": {"dtype": "bfloat16"}}
+    with pytest.raises(InputError, match="rounds small updates"):
+        parse(table, "run.toml")
+    parse({**table, "policy": {"dtype": "bfloat16", "lora": {}}}, "run.toml")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from skillrise import policy as policies
 from skillrise.config import PlayConfig, PolicyConfig
 from skillrise.engine import Sampling
 from skillrise.engine.hf import HFEngine
-from skillrise.errors import ContextOverflow
+from skillrise.errors import ContextOverflow, InputError
 from skillrise.policy import Policy
 from skillrise.pool import InlinePool
 from skillrise.rollout import Rollout
@@ -23,7 +25,7 @@ HOW = PlayConfig(prompts="brief", turns=3, action_tokens=8, document_tokens=12)
 
 @pytest.fixture(scope="module")
 def policy(tiny_folder: Path) -> Policy:
-    return policies.load(PolicyConfig(), tiny_folder)
+    return policies.load(PolicyConfig(context_tokens=512), tiny_folder)
 
 
 def ask(text: str, tokens: int = 10, follows: Completion | None = None, before: tuple[Message, ...] = ()) -> Prompt:
@@ -151,7 +153,7 @@ def test_a_prompt_that_does_not_fit_is_refused(policy: Policy) -> None:
 
 
 def test_a_weight_update_voids_the_cache_and_marks_what_follows(tiny_folder: Path) -> None:
-    policy = policies.load(PolicyConfig(), tiny_folder)
+    policy = policies.load(PolicyConfig(context_tokens=512), tiny_folder)
     engine = HFEngine(policy, 1, 512)
     [first] = engine.generate([ask("hello")], [Sampling(seed=1)])
     with torch.no_grad():
@@ -167,14 +169,14 @@ def test_a_weight_update_voids_the_cache_and_marks_what_follows(tiny_folder: Pat
 def test_lora_is_sampled_from(tiny_folder: Path) -> None:
     from skillrise.config import LoraConfig
 
-    policy = policies.load(PolicyConfig(lora=LoraConfig(rank=4)), tiny_folder)
+    policy = policies.load(PolicyConfig(context_tokens=512, lora=LoraConfig(rank=4)), tiny_folder)
     with torch.no_grad():
         for name, p in policy.model.named_parameters():
             if "lora_B" in name:
                 p.fill_(0.1)
     [c] = HFEngine(policy, 1, 512).generate([ask("hello")], [Sampling(seed=1)])
     assert list(c.logprobs) == pytest.approx(scores(policy, c, 1.0), abs=1e-4)
-    plain = policies.load(PolicyConfig(), tiny_folder)
+    plain = policies.load(PolicyConfig(context_tokens=512), tiny_folder)
     assert list(c.logprobs) != pytest.approx(scores(plain, c, 1.0), abs=1e-3)
 
 
@@ -186,3 +188,51 @@ def test_cancelled_requests_are_forgotten(policy: Policy) -> None:
     engine.cancel("a")
     engine.cancel("b")
     assert not engine.busy
+
+
+def longest_chats(trials: list[Trial]) -> int:
+    """Tokens that must be run at least once: each attempt's last prompt and reply, but for the last sampled token."""
+    total = 0
+    for trial in trials:
+        for position, attempt in enumerate(trial.attempts):
+            last = trial.carries[position] if position < len(trial.carries) else attempt.turns[-1]
+            total += len(last.completion.prompt_ids) + len(last.completion.token_ids) - 1
+    return total
+
+
+def test_as_many_rows_as_trials_are_enough(policy: Policy) -> None:
+    """A trial's next attempt takes its own dead row, not one that another trial will go on with."""
+    engine = HFEngine(policy, 4, 512)
+    groups = Rollout(engine, InlinePool(), HOW, concurrency=4).groups(houses("train", 3, 3), 4, seed=2)
+    assert engine.prefilled == longest_chats([t for g in groups for t in g.trials])
+
+
+def test_a_prefill_that_spills_over_keeps_its_cache(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skillrise.engine.hf.PREFILL_TOKENS", 60)
+    engine = HFEngine(policy, 9, 512)
+    groups = Rollout(engine, InlinePool(), HOW, concurrency=9).groups(houses("train", 3, 3), 3, seed=1)
+    assert engine.prefilled == longest_chats([t for g in groups for t in g.trials])
+
+
+def test_the_table_is_no_longer_than_the_context(policy: Policy) -> None:
+    engine = HFEngine(policy, 1, 512)
+    engine.generate([ask("hello " * 110, tokens=4)], [Sampling()])
+    assert engine.table.length <= 512
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"model_type": "mistral", "sliding_window": 64}, "sliding_window of 64"),
+        ({"model_type": "qwen2", "layer_types": ["sliding_attention", "full_attention"]}, "sliding_attention"),
+        ({"max_position_embeddings": 256}, "knows 256 positions"),
+    ],
+)
+def test_models_that_would_be_computed_wrongly_are_refused(
+    tiny_folder: Path, tmp_path: Path, change: dict[str, object], said: str
+) -> None:
+    shutil.copytree(tiny_folder, tmp_path / "model")
+    path = tmp_path / "model" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(InputError, match=said):
+        policies.load(PolicyConfig(context_tokens=512), tmp_path / "model")

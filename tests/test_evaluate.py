@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import nasty_envs
@@ -15,16 +14,13 @@ from conftest import KEYDOOR, houses
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillrise.config import EvaluationConfig, PlayConfig, PoolConfig, parse
+from skillrise.config import EvaluationConfig, PlayConfig, PoolConfig
 from skillrise.curriculum import build, identity
 from skillrise.engine import Sampling, ScriptedEngine
 from skillrise.env import make
-from skillrise.errors import InputError
+from skillrise.errors import InputError, SkillRiseError
 from skillrise.evaluate import evaluate, optimum, repeated, wilson, wins
 from skillrise.pool import pool
-from skillrise.rundir import RunDir
-from skillrise.session import Silent
-from skillrise.train import _evaluation
 from skillrise.types import Attempt, Prompt, Task, TaskSequence, Trial
 
 NAMES = ("red", "blue", "green", "black", "white", "pink", "gold", "grey")
@@ -174,16 +170,9 @@ def test_padded_slots_are_played_and_not_counted() -> None:
     assert [len(trial.attempts) for trial in trials] == [3, 3]
 
 
-def test_a_result_of_nothing_but_failures_holds_no_number_and_can_be_logged(tmp_path: Path) -> None:
-    result, _ = evaluated([nasty_envs.sequence("bad", ["raise"])])
-    assert result["success"] == [None]
-    assert result["pooled"] == {"success": None, "low": 0.0, "high": 1.0, "n": 0}
-    config = parse({"curriculum": {"train": "t.jsonl"}, "pool": {"kind": "inline"}}, "test")
-    run = RunDir(tmp_path)
-    bad = [nasty_envs.sequence("bad", ["raise"])]
-    with pool(config.pool) as some:
-        run.log({"step": 1, **_evaluation(config, bad, ScriptedEngine(oracle), some, run, 1, Silent())})
-    assert run.history()[0].get("evaluation/all") is None
+def test_an_evaluation_in_which_every_trial_fails_says_why() -> None:
+    with pytest.raises(SkillRiseError, match="all 1 trials failed, the first with EnvironmentFailure"):
+        evaluated([nasty_envs.sequence("bad", ["raise"])])
 
 
 def test_nothing_to_evaluate_is_refused() -> None:

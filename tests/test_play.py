@@ -133,8 +133,8 @@ def test_documents_are_capped() -> None:
 def test_reflections_are_listed_and_none_carries_nothing() -> None:
     trial, requests = drive(PlayConfig(carry="reflect"), good)
     last = [r.prompt for r in requests if isinstance(r, Ask) and r.prompt.role == "solve"][-1].messages[0].content
-    assert "1. hm" in last
-    assert "2. hm" in last
+    assert "1. success: hm" in last
+    assert "2. success: hm" in last
     assert [t.role for t in trial.carries] == ["reflect", "reflect"]
     trial, _ = drive(PlayConfig(carry="none"), good)
     assert trial.carries == ()

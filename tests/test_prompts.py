@@ -17,7 +17,7 @@ ROLES: tuple[Role, ...] = ("solve", "curate", "reflect")
 VALUES: dict[str, object] = {
     "rules": "RULES",
     "document": "DOCUMENT",
-    "reflections": ["FIRST", "SECOND"],
+    "reflections": [(1, False, "FIRST"), (2, True, "SECOND")],
     "task": "TASK",
     "history": [("SEEN", "DONE"), ("SEEN2", None)],
     "observation": "OBSERVATION",

@@ -29,7 +29,7 @@ HOW = PlayConfig(prompts="brief", turns=3, action_tokens=8, document_tokens=12)
 
 @pytest.fixture
 def policy(tiny_folder: Path) -> Policy:
-    return policies.load(PolicyConfig(), tiny_folder)
+    return policies.load(PolicyConfig(context_tokens=512), tiny_folder)
 
 
 def played(policy: Policy, context: str = "transcript", temperature: float = 1.0) -> list[Group]:
@@ -198,7 +198,7 @@ def test_a_loss_that_is_not_finite_leaves_the_weights(policy: Policy) -> None:
 @pytest.mark.parametrize("lora", [None, LoraConfig(rank=4)])
 def test_saved_state_goes_on_as_if_nothing_happened(tiny_folder: Path, tmp_path: Path, lora: LoraConfig | None) -> None:
     torch.manual_seed(0)
-    config = PolicyConfig(lora=lora)
+    config = PolicyConfig(context_tokens=512, lora=lora)
     policy = policies.load(config, tiny_folder)
     made = batch(played(policy))
     learner = Learner(policy, LearnerConfig())
@@ -212,17 +212,19 @@ def test_saved_state_goes_on_as_if_nothing_happened(tiny_folder: Path, tmp_path:
 
 
 def test_weights_of_another_model_are_refused(policy: Policy, tiny_folder: Path, tmp_path: Path) -> None:
-    Learner(policies.load(PolicyConfig(lora=LoraConfig(rank=4)), tiny_folder), LearnerConfig()).save(tmp_path)
+    Learner(
+        policies.load(PolicyConfig(context_tokens=512, lora=LoraConfig(rank=4)), tiny_folder), LearnerConfig()
+    ).save(tmp_path)
     with pytest.raises(InputError, match="another model or adapter shape"):
         Learner(policy, LearnerConfig()).load_weights(tmp_path)
 
 
 def test_saved_model_folders_hold_the_merged_weights(tiny_folder: Path, tmp_path: Path) -> None:
-    policy = policies.load(PolicyConfig(lora=LoraConfig(rank=4)), tiny_folder)
+    policy = policies.load(PolicyConfig(context_tokens=512, lora=LoraConfig(rank=4)), tiny_folder)
     made = batch(played(policy))
     Learner(policy, LearnerConfig()).update(made, lr=1e-2)
     policy.save(tmp_path / "merged")
-    merged = policies.load(PolicyConfig(), tmp_path / "merged")
+    merged = policies.load(PolicyConfig(context_tokens=512), tmp_path / "merged")
     with torch.no_grad():
         a, b = (x.token_logprobs([made[0].ids], [made[0].trained], 1.0)[0] for x in (policy, merged))
     torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)

@@ -17,11 +17,11 @@ from conftest import houses, table
 
 from skillrise.config import LearnerConfig, parse
 from skillrise.curriculum import write
-from skillrise.errors import InputError
+from skillrise.errors import InputError, SkillRiseError
 from skillrise.learner import Learner
 from skillrise.pool import InlinePool
 from skillrise.rundir import RunDir
-from skillrise.session import Silent, load_trained, read_sequences
+from skillrise.session import Silent, load_trained, pick, read_sequences
 from skillrise.train import learning_rate, play_as, train
 from skillrise.types import TaskSequence
 from skillrise.warmup import demonstrations, play_demonstrations, warmup, warmup_rows
@@ -185,7 +185,7 @@ def test_demonstrations_are_rows_of_the_same_play(keydoor_files: dict[str, Path]
     from skillrise.config import PolicyConfig
 
     config = parse(table(keydoor_files["train"]), "test")
-    chat = policies.load(PolicyConfig(), tiny_folder).chat
+    chat = policies.load(PolicyConfig(context_tokens=512), tiny_folder).chat
     shown = list(demonstrations(read_sequences(config)[0], config))
     trials = play_demonstrations(shown, InlinePool(), config)
     assert len(trials) == len(shown)
@@ -212,3 +212,49 @@ def test_documents_are_put_before_experts_that_do_not_mind(tmp_path: Path, monke
     assert set(documents(0.0)) == {""}
     assert "" not in documents(1.0)[1:]
     assert 0.2 < sum(d == "" for d in documents(0.5)) / 40 < 0.8
+
+
+def test_a_checkpoint_is_not_put_on_another_model(unbroken: Path, keydoor_files: dict[str, Path]) -> None:
+    other = content(keydoor_files)
+    other["policy"] = {**other["policy"], "source": "smollm2"}  # type: ignore[dict-item]
+    with pytest.raises(InputError, match=r"trained from policy\.source = 'tiny'"):
+        load_trained(parse(other, "test"), unbroken)
+
+
+def test_a_run_in_which_every_trial_fails_stops_and_says_why(keydoor_files: dict[str, Path], tmp_path: Path) -> None:
+    changed = table(keydoor_files["train"], play={"action_tokens": 505})
+    with pytest.raises(SkillRiseError, match="all 6 trials failed, the first with ContextOverflow"):
+        train(parse(changed, "test"), tmp_path / "run")
+
+
+def test_dropout_does_not_depend_on_where_a_run_was_resumed(
+    keydoor_files: dict[str, Path], tiny_folder: Path, tmp_path: Path
+) -> None:
+    policy = {"source": str(tiny_folder), "lora": {"rank": 2, "dropout": 0.5}}
+    whole = table(keydoor_files["train"], policy=policy)
+    train(parse(whole, "test"), tmp_path / "whole")
+    train(parse({**whole, "steps": 1}, "test"), tmp_path / "parts")
+    train(parse(whole, "test"), tmp_path / "parts", resume=True)
+    assert metrics(tmp_path / "parts") == metrics(tmp_path / "whole")
+
+
+def test_what_a_resume_may_change(unbroken: Path, keydoor_files: dict[str, Path], tmp_path: Path) -> None:
+    run = RunDir(tmp_path / "run")
+    before = parse(content(keydoor_files), "test")
+    run.start(before, resume=False)
+    faster = parse({**content(keydoor_files), "learner": {"minibatch_turns": 8, "micro_tokens": 64}}, "test")
+    with pytest.raises(InputError, match=r"learner\.lr"):
+        run.start(faster, resume=True)  # lr is missing there, so that it differs
+    run.start(before.model_copy(update={"steps": 9}), resume=True)
+    falling = before.model_copy(update={"learner": before.learner.model_copy(update={"lr_end": 0.1})})
+    RunDir(tmp_path / "falling").start(falling, resume=False)
+    with pytest.raises(InputError, match="'steps' shapes the learning rate"):
+        RunDir(tmp_path / "falling").start(falling.model_copy(update={"steps": 9}), resume=True)
+
+
+def test_held_out_sequences_are_drawn_over_the_whole_file() -> None:
+    sequences = houses("test", 3, 40)
+    few = pick(sequences, 8)
+    assert few == pick(sequences, 8)
+    assert few != sequences[:8]
+    assert [sequences.index(s) for s in few] == sorted(sequences.index(s) for s in few)

@@ -61,14 +61,19 @@ class Engine(ABC):
         self.weight_version = version
 
     def generate(self, prompts: Sequence[Prompt], sampling: Sequence[Sampling]) -> list[Completion]:
-        """Complete all `prompts`, each with its own sampling, in order.
+        """Complete all `prompts`, each with its own sampling, in order; for an engine with no other requests.
 
         Raises:
             ContextOverflow: If a prompt does not fit.
         """
-        for i, (prompt, how) in enumerate(zip(prompts, sampling, strict=True)):
-            self.add(("generate", i), prompt, how)
+        keys = [("generate", i) for i in range(len(prompts))]
         done: dict[Hashable, Completion] = {}
-        while len(done) < len(prompts):
-            done.update(self.step())
-        return [done["generate", i] for i in range(len(prompts))]
+        try:
+            for key, prompt, how in zip(keys, prompts, sampling, strict=True):
+                self.add(key, prompt, how)
+            while len(done) < len(keys):
+                done.update(self.step())
+        finally:
+            for key in keys:
+                self.cancel(key)
+        return [done[key] for key in keys]

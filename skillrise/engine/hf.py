@@ -38,6 +38,7 @@ class _Slot:
         row: Place in the table.
         ids: Prompt and reply so far.
         cached: How many of `ids` have their keys and values in the table.
+        key: Whose transcript it is.
         used: When it last ran; the lowest is given away first.
         last: The completion that the transcript ends with, once finished.
     """
@@ -45,6 +46,7 @@ class _Slot:
     row: int
     ids: list[int] = field(default_factory=list)
     cached: int = 0
+    key: Hashable = None
     used: int = 0
     last: Completion | None = None
 
@@ -155,8 +157,8 @@ class HFEngine(Engine):
         """See `Engine.updated`."""
         super().updated(version)
         self.followed.clear()
-        for slot in self.slots:
-            slot.ids, slot.cached, slot.last = [], 0, None
+        self.slots = [_Slot(row) for row in range(self.table.rows)]  # a resumed run begins with the same order of rows
+        self.clock = 0
 
     def add(self, key: Hashable, prompt: Prompt, sampling: Sampling) -> None:
         """See `Engine.add`."""
@@ -179,6 +181,10 @@ class HFEngine(Engine):
         """See `Engine.cancel`."""
         self.waiting = deque(r for r in self.waiting if r.key != key)
         self.running = [r for r in self.running if r.key != key]
+        for slot in self.slots:
+            if slot.key == key:
+                self.followed.pop(id(slot.last), None)
+                slot.ids, slot.cached, slot.key, slot.last = [], 0, None, None
 
     @torch.inference_mode()
     def step(self) -> list[tuple[Hashable, Completion]]:
@@ -207,30 +213,29 @@ class HFEngine(Engine):
             slot = self._row_for(request, taken)
             if slot is None:
                 break
-            longest = max(longest, len(request.prompt_ids) - slot.cached)
+            goes_on = slot.last is not None and slot.last is request.prompt.follows
+            cached = slot.cached if goes_on else 0
+            longest = max(longest, len(request.prompt_ids) - cached)
             if batch and longest * (len(batch) + 1) > PREFILL_TOKENS:
                 break
             self.waiting.popleft()
             taken.add(id(slot))
-            self.reused += slot.cached
-            request.slot, slot.ids, slot.last, slot.used = slot, list(request.prompt_ids), None, self.clock
+            self.reused += cached
+            self.followed.pop(id(slot.last), None)
+            slot.ids, slot.cached, slot.key, slot.last = list(request.prompt_ids), cached, request.key, None
+            request.slot, slot.used = slot, self.clock
             batch.append(request)
         self.running += batch
         return batch
 
     def _row_for(self, request: _Request, taken: set[int]) -> _Slot | None:
+        """The followed reply's own row, else an empty one, else this key's last, else the one used longest ago."""
         follows = request.prompt.follows
         slot = self.followed.get(id(follows))
         if slot is not None and slot.last is follows and id(slot) not in taken:
-            del self.followed[id(follows)]
             return slot
-        free = [s for s in self.slots if id(s) not in taken]
-        if not free:
-            return None
-        slot = min(free, key=lambda s: (s.last is not None, s.used))
-        self.followed.pop(id(slot.last), None)
-        slot.ids, slot.cached, slot.last = [], 0, None
-        return slot
+        free = (s for s in self.slots if id(s) not in taken)
+        return min(free, key=lambda s: (s.last is not None, s.key != request.key, s.used), default=None)
 
     def _compact(self) -> None:
         """Bring the running rows to the front of the table."""
@@ -247,7 +252,7 @@ class HFEngine(Engine):
         slots = [_slot(request) for request in batch]
         news = [len(slot.ids) - slot.cached for slot in slots]
         width, kept = max(news), max(len(slot.ids) for slot in slots)
-        self.table.reserve(kept + width)
+        self.table.reserve(max(slot.cached for slot in slots) + width)
         device = self.policy.device
         ids = torch.zeros(len(batch), width, dtype=torch.long)
         for i, (slot, new) in enumerate(zip(slots, news, strict=True)):
@@ -257,7 +262,8 @@ class HFEngine(Engine):
         view = _View(self.table, torch.tensor([s.row for s in slots], device=device), positions, kept, front)
         mask = torch.arange(kept, device=device) <= positions[:, :, None]
         last = torch.tensor(news, device=device) - 1
-        logits = self.policy.last_logits(ids.to(device), positions, mask[:, None], view, last)
+        places = positions.clamp_max(self.context - 1)  # padding may lie beyond the model's last position
+        logits = self.policy.last_logits(ids.to(device), places, mask[:, None], view, last)
         self.prefilled += sum(news)
         for slot in slots:
             slot.cached = len(slot.ids)
