@@ -59,8 +59,10 @@ class RunDir:
         """Take the folder for a run.
 
         Raises:
-            InputError: If it holds a run and this is no resume, or the run to resume had another configuration.
+            InputError: If it holds a run and this is no resume, or a resume finds none or one of another configuration.
         """
+        if resume and not self.config.exists():
+            raise InputError(f"{self.path} holds no run to resume: leave out --resume, or name the folder of one.")
         if self.config.exists():
             if not resume:
                 raise InputError(

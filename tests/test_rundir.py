@@ -172,7 +172,9 @@ def test_a_used_folder_is_refused(tmp_path: Path) -> None:
 
 def test_a_resume_with_another_configuration_is_refused_by_key(tmp_path: Path) -> None:
     made = RunDir(tmp_path)
-    made.start(config(), resume=True)  # nothing there yet: a start
+    with pytest.raises(InputError, match="no run to resume"):
+        made.start(config(), resume=True)
+    made.start(config(), resume=False)
     before = made.config.read_bytes()
     for keys, key in (
         ({"seed": 1}, "seed"),
