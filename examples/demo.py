@@ -16,6 +16,7 @@ import json
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 from skillrise.config import RunConfig, load
 from skillrise.curriculum import build, catalogue, write
@@ -29,11 +30,11 @@ KEYDOOR = "skillrise_envs:skillrise/KeyDoor-v0"
 HERE = Path("runs/demo")
 
 
-def held_out(config: RunConfig, label: str, checkpoint: Path | None, carry: str = "skill") -> dict[str, object]:
+def held_out(config: RunConfig, label: str, checkpoint: Path | None, carry: str = "skill") -> dict[str, Any]:
     """Evaluate on the test houses and leave the result where the report looks for it."""
     how = config.play.model_copy(update={"carry": carry})
     out = HERE / "evaluations" / f"{label}.json"
-    with Live(1, label) as watch:
+    with Live(1, f"3/3 evaluation, {label}") as watch:
         config = config.model_copy(update={"play": how})
         return evaluate_file(config, HERE / "test.jsonl", out, checkpoint, 1, None, watch)
 
@@ -46,18 +47,19 @@ def main() -> None:
     write(HERE / "test.jsonl", build(catalogue(KEYDOOR, "test"), 4, seed=0, per_family=1, limit=200))
 
     tiny = load(Path("examples/keydoor.toml"), [f"curriculum.train={HERE}/train.jsonl"])
-    with Live(tiny.warmup.steps, "warm-up") as watch:
+    with Live(tiny.warmup.steps, "1/3 warm-up") as watch:
         warmup(tiny, HERE / "warm", watch)
     config = load(Path("examples/keydoor.toml"), [f"curriculum.train={HERE}/train.jsonl", f"policy.source={HERE}/warm"])
     before = held_out(config, "before", None)
-    with Live(config.steps, "training") as watch:
+    with Live(config.steps, "2/3 training") as watch:
         train(config, HERE, watch=watch)
     after = held_out(config, "after", HERE)
-    no_carry = held_out(config, "no carry", HERE, carry="none")
+    no_carry = held_out(config, "no-carry", HERE, carry="none")
 
     result: dict[str, object] = {"positions": after["positions"], "optimum": after["optimum"]}
     for name, found in (("before", before), ("after", after), ("no_carry", no_carry)):
-        result |= {name: found["success"], f"{name}_low": found["low"], f"{name}_high": found["high"]}
+        for suffix, key in (("", "success"), ("_low", "low"), ("_high", "high")):
+            result[name + suffix] = [round(rate, 4) for rate in found[key]]
     result |= {"sequences": after["sequences"], "seconds": round(time.monotonic() - began, 1)}
     (HERE / "result.json").write_text(json.dumps(result, indent=1) + "\n")
     rates_table([before, after, no_carry])

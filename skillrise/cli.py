@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 BAR = 40
 """Characters of a histogram's longest bar."""
 SHOWN = 40
-"""Families listed one by one; a curriculum can have thousands."""
+"""Families or faults listed one by one; a curriculum can have thousands."""
 
 app = typer.Typer(
     name="skillrise",
@@ -48,12 +48,24 @@ def main() -> None:
         print("error:", _plain(str(err)), file=sys.stderr)
         sys.exit(2 if isinstance(err, InputError) else 1)
     except KeyboardInterrupt:
+        print("interrupted; a run goes on from its newest checkpoint with --resume", file=sys.stderr)
         sys.exit(130)
 
 
 def _plain(text: str) -> str:
     """`text` on one line, without characters that could steer a terminal."""
     return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True)] = False,
+) -> None:
+    if version:
+        from skillrise import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
 
 
 @curriculum.command("build")
@@ -101,9 +113,11 @@ def curriculum_check(
 
     found = check(file, against=against or (), env=env, exists=exists)
     faults = [fault for fault in found if not fault.note]
-    for fault in found:
+    for fault in found[:SHOWN]:
         place = "note" if fault.note else f"{file}:{fault.line}"
         typer.echo(f"{place}: {_plain(fault.message)}", err=fault.note)
+    if len(found) > SHOWN:
+        typer.echo(f"and {len(found) - SHOWN} more")
     if faults:
         raise typer.Exit(1)
     sequences = read(file, env)
@@ -194,9 +208,13 @@ def train(
     """
     from skillrise.config import load
     from skillrise.display import Live
+    from skillrise.rundir import RunDir
     from skillrise.train import train as run
 
     config = load(run_file, set_ or ())
+    if resume:
+        newest = RunDir(folder).latest()
+        typer.echo(f"Going on from {newest}." if newest else f"{folder} has no checkpoint yet: from the start.")
     with Live(config.steps, folder.name) as watch:
         run(config, folder, resume=resume, watch=watch)
     typer.echo(f"Done: {folder}. Look at it with `skillrise report {folder}`.")

@@ -293,7 +293,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
         raise InputError(f"{path}: not valid TOML: {err}.") from err
     for override in overrides:
         _override(table, override)
-    return parse(table, str(path))
+    return parse(table, f"{path} with --set" if overrides else str(path))
 
 
 def parse(table: dict[str, Any], source: str) -> RunConfig:

@@ -15,12 +15,17 @@ from rich.text import Text
 
 ROWS = 12
 """Updates shown at a time."""
+PACE = 5.0
+"""Seconds between lines on updates where there is no terminal to draw on."""
 QUIET = 30.0
 """Seconds between progress lines where there is no terminal to draw on."""
 
 
 class Live:
     """A live table of the last updates and one line on what is going on; plain lines where output is no terminal.
+
+    Columns: success by position (`won p`), mean return by role (`G`), the share of replies that did not parse by role
+    (`invalid`) and that were cut at their token limit (`cut`), sampled tokens a second, seconds.
 
     Args:
         steps: Updates in all.
@@ -61,7 +66,8 @@ class Live:
         """See `skillrise.session.Watcher.step`."""
         self.rows.append(metrics)
         self.first = self.first or (time.monotonic(), metrics["step"])
-        if not self.console.is_terminal:
+        quiet = time.monotonic() - self.said < PACE and 1 < metrics["step"] < self.steps
+        if not self.console.is_terminal and not quiet:
             cells = ", ".join(f"{name} {value}" for name, value in _cells(metrics).items())
             self.console.print(f"{self.name}: {cells}, {self._left()}", highlight=False, markup=False, soft_wrap=True)
             self.said = time.monotonic()

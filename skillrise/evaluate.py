@@ -198,7 +198,9 @@ def evaluate_file(
     watch.phase("load")
     held_out = pick(read(sequences, config.curriculum.env), config.evaluation.sequences)
     start = _read(document) if document else ""
-    engine = HFEngine(load_trained(config, checkpoint), config.rollout.concurrency, config.policy.context_tokens)
+    policy, step = load_trained(config, checkpoint)
+    engine = HFEngine(policy, config.rollout.concurrency, config.policy.context_tokens)
+    engine.updated(step)
     watch.phase("evaluate")
     with pool(config.pool) as environments:
         result, trials = evaluate(
@@ -215,6 +217,7 @@ def evaluate_file(
             progress=watch.progress,
         )
     result |= {"model": config.policy.source, "checkpoint": str(checkpoint) if checkpoint else None}
+    result |= {"step": engine.weight_version}
     lines = (json.dumps(trial_record(trial, ()), ensure_ascii=False) + "\n" for trial in trials)
     write_text(out.with_suffix(".trials.jsonl"), "".join(lines))
     write_text(out, json.dumps(result, indent=1) + "\n")

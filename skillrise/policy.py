@@ -21,6 +21,7 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.utils import logging
 
 from skillrise.config import PolicyConfig
 from skillrise.errors import InputError
@@ -183,6 +184,10 @@ def load(config: PolicyConfig, folder: Path | None = None) -> Policy:
         from skillrise.models import smollm2
 
         source = str(smollm2.folder())
+    local = Path(source).expanduser()
+    if not local.exists() and (source.startswith((".", "/", "~")) or Path(local.parts[0]).is_dir()):
+        raise InputError(f"policy.source = {source!r}: there is no such folder; `skillrise warmup` can make one.")
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         settings = AutoConfig.from_pretrained(source, trust_remote_code=config.trust_remote_code)
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=config.trust_remote_code)

@@ -63,7 +63,10 @@ class RunDir:
         """
         if resume and not self.config.exists():
             raise InputError(f"{self.path} holds no run to resume: leave out --resume, or name the folder of one.")
-        if self.config.exists():
+        begun = self.metrics.exists() or bool(self._steps())
+        if self.config.exists() and not resume and not begun:
+            shutil.rmtree(self.model, ignore_errors=True)  # of a start that failed
+        elif self.config.exists():
             if not resume:
                 raise InputError(
                     f"{self.path} already holds a run: add --resume to go on with it, or name another folder."

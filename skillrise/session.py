@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from skillrise.config import RunConfig, load
 from skillrise.curriculum import identity, read
 from skillrise.errors import InputError
-from skillrise.rundir import RunDir
+from skillrise.rundir import RunDir, read_state
 from skillrise.types import TaskSequence
 
 if TYPE_CHECKING:
@@ -86,8 +86,8 @@ def make_policy(config: RunConfig, made: Path, texts: Callable[[], Iterable[str]
     return policy.load(config.policy, made)
 
 
-def load_trained(config: RunConfig, checkpoint: Path | None) -> Policy:
-    """The policy of a run folder or checkpoint; of the run file alone, if `checkpoint` is None.
+def load_trained(config: RunConfig, checkpoint: Path | None) -> tuple[Policy, int]:
+    """The policy of a run folder or checkpoint and its updates; of the run file alone, if `checkpoint` is None.
 
     Raises:
         InputError: If there is no whole checkpoint, or it is of another model.
@@ -95,7 +95,7 @@ def load_trained(config: RunConfig, checkpoint: Path | None) -> Policy:
     if checkpoint is None:
         if config.policy.source == "tiny":
             raise InputError("policy.source = 'tiny' is a random model: name a trained one with --checkpoint.")
-        return make_policy(config, Path())
+        return make_policy(config, Path()), 0
     from skillrise.learner import load_weights
 
     run = RunDir(checkpoint.parent.parent if (checkpoint / "state.json").exists() else checkpoint)
@@ -106,7 +106,7 @@ def load_trained(config: RunConfig, checkpoint: Path | None) -> Policy:
         _same_policy(config, load(run.config), run.config)
     policy = make_policy(config, run.model)
     load_weights(policy, found)
-    return policy
+    return policy, int(read_state(found)["step"])
 
 
 def _same_policy(config: RunConfig, trained: RunConfig, path: Path) -> None:

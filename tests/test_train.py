@@ -124,8 +124,9 @@ def test_a_held_out_task_is_not_trained_on(keydoor_files: dict[str, Path]) -> No
 
 def test_evaluation_loads_what_was_trained(unbroken: Path, keydoor_files: dict[str, Path]) -> None:
     config = parse(content(keydoor_files), "test")
-    trained = load_trained(config, unbroken)
-    earlier = load_trained(config, unbroken / "checkpoints" / "step-000003")
+    trained, step = load_trained(config, unbroken)
+    assert step == 4
+    earlier, _ = load_trained(config, unbroken / "checkpoints" / "step-000003")
     a, b = (dict(p.model.named_parameters())["model.norm.weight"] for p in (trained, earlier))
     assert not (a == b).all()
     with pytest.raises(InputError, match="no checkpoint"):
@@ -171,7 +172,7 @@ def test_warmup_teaches_what_is_shown(keydoor_files: dict[str, Path], tmp_path: 
     rows = RunDir(tmp_path / "warm").history()
     assert rows[-1]["loss/nll"] < 0.5 * rows[0]["loss/nll"]
     warm = parse({**table(files), "policy": {"source": str(tmp_path / "warm"), "context_tokens": 512}}, "test")
-    policy = load_trained(warm, None)
+    policy, _ = load_trained(warm, None)
     shown = list(demonstrations(houses("train", 3, 8), config))[:16]
     examples = [r for t in play_demonstrations(shown, InlinePool(), config) for r in warmup_rows(t, policy.chat)]
     nll = Learner(policy, LearnerConfig()).fit(examples, lr=0.0)["loss/nll"]
@@ -258,3 +259,10 @@ def test_held_out_sequences_are_drawn_over_the_whole_file() -> None:
     assert few == pick(sequences, 8)
     assert few != sequences[:8]
     assert [sequences.index(s) for s in few] == sorted(sequences.index(s) for s in few)
+
+
+def test_a_start_that_failed_does_not_take_the_folder(keydoor_files: dict[str, Path], tmp_path: Path) -> None:
+    wrong = table(keydoor_files["train"], policy={"source": "./nowhere"})
+    with pytest.raises(InputError, match="no such folder"):
+        train(parse(wrong, "test"), tmp_path / "run")
+    train(parse(table(keydoor_files["train"], steps=1), "test"), tmp_path / "run")

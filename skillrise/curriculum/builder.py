@@ -26,6 +26,10 @@ def catalogue(
         InputError: If the environment, split or a family is unknown, a file is wrong, or no task is left.
     """
     env = make(env_id)
+    if not hasattr(env, "catalogue"):
+        raise InputError(
+            f"Environment {env_id!r} has no catalogue of tasks: add one, or write the sequence file yourself."
+        )
     try:
         tasks = list(env.catalogue(split, families))
     finally:

@@ -142,7 +142,9 @@ def numbered(path: Path, env: str | None) -> Iterator[tuple[int, TaskSequence | 
     try:
         content = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
     except (OSError, ValueError) as err:
-        raise InputError(f"{path} cannot be read ({getattr(err, 'strerror', err)}): check the path.") from err
+        raise InputError(
+            f"{path} cannot be read ({getattr(err, 'strerror', err)}): check the path, or make it with `skillrise curriculum build`."
+        ) from err
     for line, raw in enumerate(content.split(b"\n"), start=1):
         if raw.strip():
             try:

@@ -16,6 +16,18 @@ _TOGETHER = {
     "tokens": "Tokens a step",
 }
 """Groups of metrics that share a unit and so a chart; every other metric gets its own."""
+_TITLES = {
+    "lr": "Learning rate",
+    "turns": "Solve turns a task",
+    "time/sampled_per_s": "Tokens sampled a second",
+    "credit/zero_share": "Share of turns with advantage 0",
+    "credit/abs_advantage": "Mean size of an advantage",
+    "document/chars": "Characters of the document carried",
+    "loss/idle_rows": "Share of rows that were not trained (advantage 0)",
+    "loss/sampler_gap": "Gap between sampler's and learner's log-probabilities",
+    "loss/importance": "Importance weight, sampler to learner",
+    "loss/staleness": "Updates since the oldest row was sampled",
+}
 _ROLE_COLOURS = {"solve": "c1", "curate": "c2", "reflect": "c3", "cut": "c0"}
 
 
@@ -35,12 +47,16 @@ def training_charts(metrics: list[dict[str, float]]) -> list[dict[str, Any]]:
             points = [(row["step"], row.get(key, math.nan), math.nan, math.nan) for row in metrics]
             lines.append(Line(name if len(keys) > 1 else "", points, css))
         if lines:
-            title = _TOGETHER.get(group, group[:1].upper() + group[1:].replace("/", ": ").replace("_", " "))
+            title = _TITLES.get(group) or _TOGETHER.get(
+                group, group[:1].upper() + group[1:].replace("/", ": ").replace("_", " ")
+            )
             charts.append(draw(title, lines, wide=group == "success", unit=group == "success"))
     return charts
 
 
 def _head(key: str) -> str:
+    if key == "time/sampled_per_s":
+        return key
     return "invalid" if key == "cut" else key.split("/")[0]
 
 
@@ -50,7 +66,7 @@ def evaluation_chart(evaluations: list[dict[str, Any]]) -> dict[str, Any] | None
     for at, item in enumerate(evaluations):
         shift = 0.03 * (at - (len(evaluations) - 1) / 2) if len(evaluations) < 8 else 0.0  # whiskers side by side
         points = [(p + shift, *item["bars"][p][:3]) for p in item["positions"]]
-        lines.append(Line(item["label"], points, f"c{at % 8}", marks=True))
+        lines.append(Line(item["label"], points, f"c{(at + 1) % 8}", marks=True))
     for optimum in optima(evaluations):
         points = [(p, y, math.nan, math.nan) for p, y in optimum.items()]
         lines.insert(0, Line("best possible", points, "ink", dashed=True))

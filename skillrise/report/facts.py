@@ -18,14 +18,15 @@ def headline(metrics: list[dict[str, float]], evaluations: list[dict[str, Any]])
 
     carried = [item for item in evaluations if item.get("carry") != "none"] or evaluations
     if carried:
-        success, low, high = (num(carried[-1]["pooled"].get(key)) for key in ("success", "low", "high"))
-        facts.append((f"held-out success, {brief(carried[-1]['label'], 40)}", success, f"95 % within {low} to {high}"))
+        latest = max(carried, key=lambda item: item.get("step") or 0)
+        success, low, high = (num(latest["pooled"].get(key)) for key in ("success", "low", "high"))
+        facts.append((f"held-out success, {brief(latest['label'], 40)}", success, f"95 % within {low} to {high}"))
     keys = success_keys(metrics)
     for key in dict.fromkeys([*keys[:1], *keys[-1:]]):
         span = min(5, len(metrics))
         begin, end = (mean(row.get(key, math.nan) for row in part) for part in (metrics[:span], metrics[-span:]))
-        where = key.removeprefix("success/p")
-        facts.append((f"training success, position {where}", num(end), f"from {num(begin)}; means of {span} steps"))
+        where = key.replace("success/p", "position ").replace("success/all", "all positions")
+        facts.append((f"training success, {where}", num(end), f"from {num(begin)}; means of {span} steps"))
     if metrics:
         failed = total("failed_trials")
         remark = f"failed trials: {num(failed, 0)}" if failed else f"the last is {metrics[-1]['step']:.0f}"

@@ -121,7 +121,7 @@ def _ticks(low: float, high: float, count: int, whole: bool = False) -> list[flo
 
 
 def _tick(value: float) -> str:
-    return (f"{value / 1000:g}k" if abs(value) >= 10_000 else f"{value:.3g}").replace("-", "\N{MINUS SIGN}")
+    return (f"{value / 1000:g}k" if abs(value) >= 1_000 else f"{value:.4g}").replace("-", "\N{MINUS SIGN}")
 
 
 def _smooth(points: list[Point]) -> list[Point]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import tempfile
+import sys
+import time
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from skillrise.files import cache_dir, write_text
 from skillrise.types import Task
 from skillrise_envs.scienceworld import tasks
 from skillrise_envs.scienceworld.expert import Expert
@@ -18,6 +19,8 @@ from skillrise_envs.scienceworld.expert import Expert
 ENV_ID = "skillrise_envs:skillrise/ScienceWorld-v0"
 TABLE = "scienceworld_lengths.json"
 SHIPPED = files("skillrise_envs") / "data" / TABLE
+QUIET = 20.0
+"""Seconds between two lines on what is being computed."""
 SAVE_EVERY = 25
 """Computed entries between two savings: at most so many are lost when a run is killed."""
 
@@ -46,18 +49,19 @@ class Table:
     """
 
     def __init__(self, cache: Path | None = None) -> None:
-        home = os.environ.get("XDG_CACHE_HOME")
-        self.cache = cache or (Path(home) if home else Path.home() / ".cache") / "skillrise" / TABLE
+        self.cache = cache or cache_dir() / TABLE
         self.lengths: dict[str, list[int | None]] = {name: [None] * n for name, n in tasks.VARIATIONS.items()}
         self._fill(SHIPPED.read_text(encoding="utf-8"))
         self._fill_from_cache()
         self._unsaved = 0
+        self._said = -QUIET
         self._expert = Expert()
 
     def length(self, name: str, variation: int) -> int:
         """Number of actions, or 0; takes 0.3 to 40 s if it is not known yet."""
         known = self.lengths[name][variation]
         if known is None:
+            self._say(name)
             known = len(self._expert.solve(name, variation))
             self.lengths[name][variation] = known
             self._unsaved += 1
@@ -65,14 +69,21 @@ class Table:
                 self.save()
         return known
 
+    def _say(self, name: str) -> None:
+        """A line now and then, since many lengths take hours."""
+        if time.monotonic() - self._said > QUIET:
+            self._said = time.monotonic()
+            missing = sum(length is None for length in self.lengths[name])
+            print(
+                f"ScienceWorld: computing expert path lengths of {name}, {missing} to go; they are cached, stopping is safe.",
+                file=sys.stderr,
+            )
+
     def save(self) -> None:
         """Write the cache at one stroke, with what other processes have added to it meanwhile."""
         self._fill_from_cache()
-        self.cache.parent.mkdir(parents=True, exist_ok=True)
         known = {name: row for name, row in self.lengths.items() if any(length is not None for length in row)}
-        with tempfile.NamedTemporaryFile("w", dir=self.cache.parent, encoding="utf-8", delete=False) as file:
-            file.write(json.dumps(known, separators=(",", ":")).replace('],"', '],\n"') + "\n")
-        Path(file.name).replace(self.cache)
+        write_text(self.cache, json.dumps(known, separators=(",", ":")).replace('],"', '],\n"') + "\n")
         self._unsaved = 0
 
     def close(self) -> None:
