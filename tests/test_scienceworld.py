@@ -399,7 +399,7 @@ def test_a_forked_child_starts_its_own_machine_and_leaves_its_parents_alone():
 
 
 def test_the_shipped_table_needs_no_engine(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("SKILLRISE_CACHE", str(tmp_path))
     monkeypatch.setattr(World, "load", lambda *_: pytest.fail("the engine was asked"))
     for family in ("find", "lifespan", "paint", "electricity"):
         listed = list(ScienceWorldEnv().catalogue("test", [family]))
@@ -412,14 +412,14 @@ def test_the_shipped_table_needs_no_engine(tmp_path, monkeypatch):
 
 
 def test_unknown_lengths_are_computed_once_and_kept(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("SKILLRISE_CACHE", str(tmp_path))
     shipped = lengths.Table().lengths["lifespan-longest-lived"]
     (tmp_path / "nothing.json").write_text("{}")
     monkeypatch.setattr(lengths, "SHIPPED", tmp_path / "nothing.json")
     drawn = ScienceWorldEnv().catalogue("train", ["lifespan-longest-lived"])
     assert [next(drawn).difficulty for _ in range(2)] == shipped[:2]
     drawn.close()
-    cache = tmp_path / "skillrise" / lengths.TABLE
+    cache = tmp_path / lengths.TABLE
     assert json.loads(cache.read_text())["lifespan-longest-lived"][:3] == [*shipped[:2], None]
     monkeypatch.setattr(World, "load", lambda *_: pytest.fail("the engine was asked"))
     again = itertools.islice(lengths.catalogue("train", ["lifespan-longest-lived"]), 2)
