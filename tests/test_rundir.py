@@ -165,6 +165,9 @@ def config(**keys: Any) -> Any:
 def test_a_used_folder_is_refused(tmp_path: Path) -> None:
     made = RunDir(tmp_path / "run")
     made.start(config(), resume=False)
+    made.start(config(seed=1), resume=False)  # the first start got no further: the folder is free
+    made.start(config(), resume=False)
+    made.log({"step": 1})
     with pytest.raises(InputError, match="already holds a run: add --resume"):
         made.start(config(), resume=False)
     made.start(config(), resume=True)

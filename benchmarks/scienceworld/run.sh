@@ -22,7 +22,7 @@ $skillrise warmup $run "$out/warm-1" --set warmup.documents=0
 $skillrise warmup $run "$out/warm" --set policy.source="$out/warm-1" --set seed=1 --set warmup.documents=1 \
     --set warmup.demonstrations=64 --set warmup.steps=10
 warm="policy.source=$out/warm"
-$skillrise train $run "$out/run" --set "$warm"
+$skillrise train $run "$out/run" --set "$warm" --set play.turns=4 --set rollout.concurrency=4
 $skillrise evaluate $run $here/test.jsonl $here/warm.json --set "$warm"
 $skillrise evaluate $run $here/test.jsonl $here/trained.json --set "$warm" --checkpoint "$out/run"
 cat "$out"/warm-1/metrics.jsonl "$out/warm/metrics.jsonl" > $here/warmup-metrics.jsonl
