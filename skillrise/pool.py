@@ -198,7 +198,8 @@ class ProcessPool(Pool):
         if worker is None:
             fresh = [w for w in self.workers if w.episodes < self.config.recycle or not w.keys]
             worker = min(fresh or self.workers, key=lambda w: len(w.keys))
-            if worker.episodes >= self.config.recycle and not worker.keys:
+            spent = worker.episodes >= self.config.recycle or not worker.process.is_alive()
+            if spent and not worker.keys:
                 worker = self._replace(worker)
             worker.keys.add(key)
             self.homes[key] = worker
