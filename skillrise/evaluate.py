@@ -216,8 +216,8 @@ def evaluate_file(
             options=config.pool.options,
             progress=watch.progress,
         )
-    result |= {"model": config.policy.source, "checkpoint": str(checkpoint) if checkpoint else None}
-    result |= {"step": engine.weight_version}
+    where = str(checkpoint) if checkpoint else None
+    result |= {"model": config.policy.source, "checkpoint": where, "step": step}
     lines = (json.dumps(trial_record(trial, ()), ensure_ascii=False) + "\n" for trial in trials)
     write_text(out.with_suffix(".trials.jsonl"), "".join(lines))
     write_text(out, json.dumps(result, indent=1) + "\n")

@@ -236,7 +236,7 @@ class Learner:
         Raises:
             InputError: If the weights are of another model.
         """
-        self.load_weights(folder)
+        load_weights(self.policy, folder)
         self.version = version
         if self._anchor is not None:
             self._anchor = load_file(folder / "reference.safetensors", device=str(self.policy.device))
@@ -248,10 +248,6 @@ class Learner:
                 state[parameter] = {
                     k: moments[f"{name}|{k}"].to("cpu" if k == "step" else parameter.device) for k in keys
                 }
-
-    def load_weights(self, folder: Path) -> None:
-        """Read the trained weights alone, see `load`."""
-        load_weights(self.policy, folder)
 
     def _named(self) -> list[tuple[str, torch.nn.Parameter]]:
         model = self.accelerator.unwrap_model(self.policy.model)

@@ -16,7 +16,7 @@ from skillrise.config import CreditConfig, LearnerConfig, LoraConfig, PlayConfig
 from skillrise.credit import scheme
 from skillrise.engine.hf import HFEngine
 from skillrise.errors import InputError, SkillRiseError
-from skillrise.learner import Learner
+from skillrise.learner import Learner, load_weights
 from skillrise.loss import kl_loss, policy_loss
 from skillrise.policy import Policy
 from skillrise.pool import InlinePool
@@ -216,7 +216,7 @@ def test_weights_of_another_model_are_refused(policy: Policy, tiny_folder: Path,
         policies.load(PolicyConfig(context_tokens=512, lora=LoraConfig(rank=4)), tiny_folder), LearnerConfig()
     ).save(tmp_path)
     with pytest.raises(InputError, match="another model or adapter shape"):
-        Learner(policy, LearnerConfig()).load_weights(tmp_path)
+        load_weights(policy, tmp_path)
 
 
 def test_saved_model_folders_hold_the_merged_weights(tiny_folder: Path, tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ class HFEngine(Engine):
         self.running: list[_Request] = []
         self.followed: dict[int, _Slot] = {}
         self.clock = 0
-        self.prefilled = self.reused = self.sampled = 0
+        self.prefilled = 0
         self.closing = self._may_close()
 
     def _may_close(self) -> torch.Tensor:
@@ -220,7 +220,6 @@ class HFEngine(Engine):
                 break
             self.waiting.popleft()
             taken.add(id(slot))
-            self.reused += cached
             self.followed.pop(id(slot.last), None)
             slot.ids, slot.cached, slot.key, slot.last = list(request.prompt_ids), cached, request.key, None
             request.slot, slot.used = slot, self.clock
@@ -276,7 +275,6 @@ class HFEngine(Engine):
         request.reply.append(token)
         request.logprobs.append(logprob)
         slot.ids.append(token)
-        self.sampled += 1
         reason: FinishReason | None = None
         if token in chat.eos_ids:
             reason = "eos"
