@@ -388,6 +388,9 @@ class WarmupConfig(Table):
     documents: Fraction = 0.5
     """Share of the demonstrations that start from a document, namely the notes of an earlier one of the same family.
     Experts that read a document bring their own."""
+    reflections: Fraction | None = None
+    """Share of the demonstrations that read and write reflections, the others documents: one warm start for runs that are to be
+    compared. By default all do what `play.carry` says."""
     steps: Positive = 200
     """Optimiser steps."""
     batch: Positive = 16

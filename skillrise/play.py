@@ -49,8 +49,10 @@ Request = Reset | Act | Ask
 Reply = Observation | Completion
 
 
-def play(sequence: TaskSequence, how: PlayConfig, document: str = "") -> Generator[Request, Reply, Trial]:
-    """Play `sequence` once, starting from `document`.
+def play(
+    sequence: TaskSequence, how: PlayConfig, document: str = "", reflections: tuple[Reflection, ...] = ()
+) -> Generator[Request, Reply, Trial]:
+    """Play `sequence` once, starting from `document` and `reflections`.
 
     After an attempt that is followed by another (or after every attempt with `how.carry_last`), the policy writes what
     is carried on: the whole document anew (`skill`), a reflection beside the earlier ones (`reflect`), or nothing
@@ -59,7 +61,7 @@ def play(sequence: TaskSequence, how: PlayConfig, document: str = "") -> Generat
 
     With `how.protocol == "repeat"` the trial ends at the first success.
     """
-    carried = _Carried(document[: how.document_chars])
+    carried = _Carried(document[: how.document_chars], reflections)
     attempts: list[Attempt] = []
     carries: list[Turn] = []
     last = len(sequence.tasks) - 1
@@ -89,7 +91,7 @@ class _Carried:
     def after(self, turn: Turn, won: bool, cap: int) -> _Carried:
         if turn.role == "curate":
             return self if turn.action is None else replace(self, document=turn.action[:cap])
-        reflection = (turn.position + 1, won, (turn.action or "")[:cap])
+        reflection = (len(self.reflections) + 1, won, (turn.action or "")[:cap])
         return replace(self, reflections=(*self.reflections, reflection))
 
     @property

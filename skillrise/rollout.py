@@ -15,6 +15,7 @@ from skillrise.engine import Engine, Sampling
 from skillrise.errors import ContextOverflow, TrialError
 from skillrise.play import Act, Ask, Reply, Request, Reset, play
 from skillrise.pool import Pool
+from skillrise.prompts import Reflection
 from skillrise.seeds import derive
 from skillrise.types import Group, TaskSequence, Trial
 
@@ -31,12 +32,18 @@ class Job:
         seed: What is drawn depends on this seed, the sequence's id and `number`, not on the order of events.
         number: Which of the sequence's trials it is; all trials of a sequence share their environments' seeds.
         document: The skill document it starts from.
+        reflections: The reflections it starts from.
     """
 
     sequence: TaskSequence
     seed: int
     number: int = 0
     document: str = ""
+    reflections: tuple[Reflection, ...] = ()
+
+
+def _game(job: Job, how: PlayConfig) -> Generator[Request, Reply, Trial]:
+    return play(job.sequence, how, job.document, job.reflections)
 
 
 @dataclass(eq=False, slots=True)
@@ -135,7 +142,7 @@ class Rollout:
             while waiting or alive:
                 while waiting and len(alive) < self.concurrency:
                     index, job = waiting.popleft()
-                    running = alive[index] = _Running(index, job, play(job.sequence, self.how, job.document))
+                    running = alive[index] = _Running(index, job, _game(job, self.how))
                     self._advance(running, None, alive, done)
                 for key, outcome in self.engine.step() if self.engine.busy else ():
                     self._advance(alive[_index(key)], outcome, alive, done)

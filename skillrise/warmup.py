@@ -70,25 +70,49 @@ def play_demonstrations(
     """
     longest = max(len(demonstration.actions) for demonstration in shown)
     changes = {"carry_last": True, "protocol": "cross", "turns": max(longest, 1), "document_chars": 10**6}
-    rollout = Rollout(
-        _Teacher(shown), pool, config.play.model_copy(update=changes), concurrency=config.rollout.concurrency
-    )
-    jobs = [
-        Job(
-            TaskSequence(f"demonstration-{n}", demonstration.task.family, (demonstration.task,), (False,)),
-            derive(config.seed, "demonstration", n),
-            document=demonstration.document or "",
+    carries = [_carry(n, config) for n in range(len(shown))]
+    played: dict[int, Trial] = {}
+    for carry in sorted(set(carries)):
+        mine = [n for n in range(len(shown)) if carries[n] == carry]
+        rollout = Rollout(
+            _Teacher([shown[n] for n in mine]),
+            pool,
+            config.play.model_copy(update={**changes, "carry": carry}),
+            concurrency=config.rollout.concurrency,
         )
-        for n, demonstration in enumerate(shown)
-    ]
+        jobs = [_job(n, shown[n], carry, config.seed) for n in mine]
+        played |= zip(mine, rollout.play(jobs, _further(progress, len(played), len(shown))), strict=True)
     trials = [
-        trial if demonstration.notes is not None else replace(trial, carries=())
-        for trial, demonstration in zip(rollout.play(jobs, progress), shown, strict=True)
-        if trial.error is None and all(turn.valid for turn in trial.attempts[0].turns)
+        played[n] if demonstration.notes is not None else replace(played[n], carries=())
+        for n, demonstration in enumerate(shown)
+        if played[n].error is None and all(turn.valid for turn in played[n].attempts[0].turns)
     ]
     if not trials:
         raise InputError("No demonstration could be played to its end: see `skillrise doctor` for the environment.")
     return trials
+
+
+def _carry(n: int, config: RunConfig) -> str:
+    """What the n-th demonstration shows the writing of."""
+    share = config.warmup.reflections
+    if share is None:
+        return config.play.carry
+    reflects = random.Random(derive(config.seed, "carry", n)).random() < share
+    return "reflect" if reflects else "skill"
+
+
+def _job(n: int, shown: Demonstration, carry: str, seed: int) -> Job:
+    """The n-th demonstration as a trial of one task; its document is the one earlier reflection where it reflects."""
+    sequence = TaskSequence(f"demonstration-{n}", shown.task.family, (shown.task,), (False,))
+    given = shown.document or ""
+    reflections = ((1, False, given),) if given and carry == "reflect" else ()
+    return Job(
+        sequence, derive(seed, "demonstration", n), document="" if reflections else given, reflections=reflections
+    )
+
+
+def _further(progress: Progress | None, before: int, total: int) -> Progress | None:
+    return progress and (lambda done, _: progress(before + done, total))
 
 
 class _Teacher(ScriptedEngine):

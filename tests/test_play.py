@@ -140,6 +140,20 @@ def test_reflections_are_listed_and_none_carries_nothing() -> None:
     assert trial.carries == ()
 
 
+def test_reflections_that_are_given_come_first() -> None:
+    game = play(SEQUENCE, PlayConfig(carry="reflect"), reflections=((1, False, "before"),))
+    next(game)
+    asked = game.send(see("start"))
+    assert isinstance(asked, Ask)
+    assert "1. failure: before" in asked.prompt.messages[0].content
+    game.send(Completion("<action>open</action>"))
+    game.send(see("end", True))
+    game.send(Completion("<reflection>after</reflection>"))
+    asked = game.send(see("start"))
+    assert isinstance(asked, Ask)
+    assert "1. failure: before\n2. success: after" in asked.prompt.messages[0].content
+
+
 def test_repeat_stops_at_the_first_success() -> None:
     outcomes = iter([False, True])
     world = lambda r: see("start") if isinstance(r, Reset) else see("end", next(outcomes), done=True)

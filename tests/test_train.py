@@ -380,6 +380,26 @@ def test_demonstrations_are_rows_of_the_same_play(keydoor_files: dict[str, Path]
         assert demonstration.document in chat.decode(row.ids)
 
 
+def test_a_share_of_the_demonstrations_reads_and_writes_reflections(keydoor_files: dict[str, Path]) -> None:
+    config = parse(table(keydoor_files["train"], warmup={"demonstrations": 40, "reflections": 0.4}), "test")
+    shown = list(demonstrations(read_sequences(config)[0], config))
+    told: list[tuple[int, int]] = []
+    trials = play_demonstrations(shown, InlinePool(), config, lambda *counts: told.append(counts))
+    assert told[-1] == (40, 40)
+    assert told == sorted(told)
+    roles = [trial.carries[0].role for trial in trials]
+    assert 0.2 < roles.count("reflect") / 40 < 0.6
+    assert set(roles) == {"curate", "reflect"}
+    for demonstration, trial in zip(shown, trials, strict=True):
+        attempt, carry = trial.attempts[0], trial.carries[0]
+        assert tuple(turn.action for turn in attempt.turns) == demonstration.actions
+        assert carry.action == (demonstration.notes or (None if carry.role == "reflect" else ""))
+        if demonstration.document:
+            opening = attempt.turns[0].prompt.messages[0].content
+            assert opening.startswith("note lost " if carry.role == "reflect" else "skill ")
+            assert demonstration.document in opening
+
+
 def test_documents_are_put_before_experts_that_do_not_mind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parent.parent / "examples"))
     from skillrise.env import make
