@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -475,6 +476,43 @@ def test_a_killed_worker_fails_its_trials_and_the_next_ones_are_played(data: Pat
             assert not answer.done
             pool.act("e", action)
         assert answers("e")["e"].won
+
+
+def test_a_demonstration_may_search_before_it_knows(data: Path) -> None:
+    env = ALFWorldEnv(str(data), detours=2)
+    task = next(env.catalogue("train"))
+    lengths = set()
+    for seed in range(12):
+        actions = env.demonstrate(task, seed).actions
+        assert actions == env.demonstrate(task, seed).actions
+        *looks, end = list(play(env, task.spec, list(actions)))
+        searched = len(actions) - len(WALKTHROUGH)
+        lengths.add(searched)
+        assert actions[searched:] == tuple(WALKTHROUGH)
+        assert end[4]["won"]
+        for action, (text, *_) in zip(actions[:searched], looks[1:], strict=False):
+            assert action.startswith(("go to ", "open "))
+            assert text != "Nothing happens."
+            assert " mug " not in text
+    assert len(lengths) > 1
+    assert min(lengths) == 0
+    env.close()
+
+
+def test_what_a_demonstration_may_be_given_is_checked(data: Path) -> None:
+    for wrong in ({"detours": -1}, {"remarks": 1.5}):
+        with pytest.raises(InputError, match="detours and remarks"):
+            ALFWorldEnv(str(data), **wrong)
+
+
+def test_remarks_are_a_random_part_of_the_document(data: Path) -> None:
+    env = ALFWorldEnv(str(data), remarks=0.5)
+    task = next(env.catalogue("train"))
+    whole = set(re.sub(r"\d\. ", "", notes(task.family)).splitlines())
+    texts = [env.demonstrate(task, seed).notes or "" for seed in range(20)]
+    assert len(set(texts)) > 15
+    assert all(set(re.sub(r"\d\. ", "", text).splitlines()) <= whole for text in texts)
+    assert ALFWorldEnv(str(data), remarks=0.0).demonstrate(task, 0).notes == ""
 
 
 def test_each_family_has_a_short_document() -> None:

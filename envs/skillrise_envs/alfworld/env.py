@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -29,9 +31,13 @@ class ALFWorldEnv(TextEnv):
     Args:
         data: ALFWorld's data folder; by default the one that ALFWORLD_DATA names, else ~/.cache/alfworld.
         turn_limit: Steps after which an episode is truncated, whatever they did.
+        detours: A demonstration looks into 0 to this many other receptacles first (drawn evenly), since the stored
+            solution knows where the object is and its imitator has to search.
+        remarks: Each line of a demonstration's notes is kept with this probability; below 1 the imitator's documents
+            differ, which is what reinforcement learning needs to tell good ones from bad.
 
     Raises:
-        InputError: If there are no games or the turn limit is not positive.
+        InputError: If there are no games, or a number is out of its range.
         EnvironmentFailure: From `reset` and `step`, if the game's file is broken.
     """
 
@@ -45,10 +51,16 @@ class ALFWorldEnv(TextEnv):
         "A command that is not possible gets 'Nothing happens.' and costs a turn."
     )
 
-    def __init__(self, data: str | None = None, turn_limit: int = 50) -> None:
+    def __init__(
+        self, data: str | None = None, turn_limit: int = 50, detours: int = 0, remarks: float = 1.0
+    ) -> None:
         if turn_limit < 1:
             raise InputError(f"ALFWorld's turn_limit is {turn_limit}: give at least 1.")
-        self.turn_limit = turn_limit
+        if detours < 0 or not 0 <= remarks <= 1:
+            raise InputError(
+                f"ALFWorld's detours and remarks are {detours} and {remarks}: give at least 0, and a share from 0 to 1."
+            )
+        self.turn_limit, self.detours, self.remarks = turn_limit, detours, remarks
         self._games = games.root(data)
         self._engine = Engine()
         self._turns = 0
@@ -105,16 +117,46 @@ class ALFWorldEnv(TextEnv):
         return Counter(game.unfit for game in games.listed(self._games, split, families) if game.unfit)
 
     def demonstrate(self, task: Task, seed: int) -> Demonstration:
-        """The solution that is stored with the game, with notes on its type of task.
+        """The solution that is stored with the game, after `detours`, with `remarks` on its type of task.
 
         Raises:
             InputError: If there is no such game, or no solution of it.
+            EnvironmentFailure: With `detours`, if the game's file is broken.
         """
         path = games.find(self._games, task.spec)
         game = games.look(path)
         if game.unfit:
             raise InputError(f"{path} has no solution to show ({game.unfit}): leave it out.")
-        return Demonstration(task=task, actions=game.walkthrough, notes=notes(game.family))
+        rng = random.Random(f"demonstrate/{seed}")
+        written = notes(game.family, lambda: rng.random() < self.remarks)
+        return Demonstration(task, None, (*self._search(path, _thing(game.task_dir), rng), *game.walkthrough), written)
+
+    def _search(self, path: Path, wanted: str, rng: random.Random) -> list[str]:
+        """Looks into up to `detours` receptacles that do not hold the object; those of a kind in their numbers' order."""
+        looks = rng.randint(0, self.detours)
+        if not looks:
+            return []
+        engine, actions = Engine(), []
+        try:
+            turn = engine.start(path)
+            places = sorted((c for c in turn.commands if c.startswith("go to ")), key=_number)
+            kinds = sorted({place.rpartition(" ")[0] for place in places})
+            for kind in rng.choices(kinds, k=4 * looks):
+                place = next((p for p in places if p.rpartition(" ")[0] == kind), None)
+                if place is None or not looks:
+                    continue
+                places.remove(place)
+                look = [place]
+                turn = engine.act(place)
+                if (opening := place.replace("go to", "open")) in turn.commands:
+                    look.append(opening)
+                    turn = engine.act(opening)
+                if f" {wanted.lower()} " not in turn.text:
+                    actions += look
+                    looks -= 1
+        finally:
+            engine.close()
+        return actions
 
     def _info(self, turn: Turn) -> Info:
         return {
@@ -125,7 +167,17 @@ class ALFWorldEnv(TextEnv):
         }
 
 
+def _number(command: str) -> int:
+    """The number that a receptacle's name ends with."""
+    return int(command.rpartition(" ")[2])
+
+
 def _spec(game: games.Found) -> dict[str, Any]:
     """What names a game, and what it is about, as the SkillRise authors' files have it."""
-    _, thing, _, _, scene = game.task_dir.rsplit("-", 4)
-    return {"task_dir": game.task_dir, "trial": game.trial, "object": thing, "scene": int(scene)}
+    scene = int(game.task_dir.rpartition("-")[2])
+    return {"task_dir": game.task_dir, "trial": game.trial, "object": _thing(game.task_dir), "scene": scene}
+
+
+def _thing(task_dir: str) -> str:
+    """The object that a task is about."""
+    return task_dir.rsplit("-", 4)[1]

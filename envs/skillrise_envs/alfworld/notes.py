@@ -5,6 +5,7 @@ The texts are ours. They name kinds of things and places, never where one game h
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 
@@ -67,10 +68,18 @@ NOTES = {
 """By type of task."""
 
 
-def notes(family: str) -> str:
-    """The document for a type of task, in markdown."""
+def notes(family: str, keep: Callable[[], bool] = lambda: True) -> str:
+    """The document for a type of task, in markdown.
+
+    Args:
+        family: The type of task.
+        keep: Asked for each line of advice whether to write it down; a heading without lines is left out.
+    """
     when, workflow, pitfalls = NOTES[family]
-    lines = ["## When to use", when, "", "## Workflow"]
-    lines += [f"{number}. {step}" for number, step in enumerate(workflow, 1)]
-    lines += ["", "## Pitfalls", *(f"- {pitfall}" for pitfall in (*pitfalls, *PITFALLS))]
-    return "\n".join(lines)
+    steps = [step for step in workflow if keep()]
+    parts = (
+        ("When to use", [when] if keep() else []),
+        ("Workflow", [f"{number}. {step}" for number, step in enumerate(steps, 1)]),
+        ("Pitfalls", [f"- {pitfall}" for pitfall in (*pitfalls, *PITFALLS) if keep()]),
+    )
+    return "\n\n".join("\n".join([f"## {heading}", *lines]) for heading, lines in parts if lines)
