@@ -314,3 +314,16 @@ def test_a_document_never_gives_the_key_away_by_what_it_leaves_out() -> None:
     for seed, task in enumerate(list(env.catalogue("train"))[:300]):
         known = remarks(env.demonstrate(task, seed).document)
         assert sum(r.endswith("fails.") for r in known) <= 6  # at least one wrong key stays open besides the right one
+
+
+def test_a_thriftier_expert_writes_less() -> None:
+    tasks = list(KeyDoorEnv().catalogue("train"))[:200]
+
+    def written(thrift: float) -> int:
+        env = KeyDoorEnv(thrift=thrift)
+        return sum(len(remarks(env.demonstrate(task, seed).notes or "")) for seed, task in enumerate(tasks))
+
+    assert written(0.5) > 1.2 * written(1.0) > 1.2 * 1.2 * written(2.0)
+    for wrong in (0, -1.0, float("nan"), "much"):
+        with pytest.raises(InputError, match="KeyDoor option thrift"):
+            KeyDoorEnv(thrift=wrong)  # type: ignore[arg-type]

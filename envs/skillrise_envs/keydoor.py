@@ -55,6 +55,7 @@ class KeyDoorEnv(TextEnv):
         doors: Doors in each house.
         levels: Doors of a house are spread evenly over levels 1 to this.
         theme: Names of the keys: `colour` or `metal`.
+        thrift: Above 0: a demonstration's notes keep a share u^thrift of the remarks, u drawn evenly from 0 to 1.
     """
 
     def __init__(
@@ -65,14 +66,17 @@ class KeyDoorEnv(TextEnv):
         doors: int = 8,
         levels: int = 1,
         theme: str = "colour",
+        thrift: float = 2.0,
         render_mode: str | None = None,
     ) -> None:
         self.defaults: dict[str, Any] = {"keys": keys, "tries": tries, "level": 1, "theme": theme}
-        self.houses, self.doors, self.levels = houses, doors, levels
+        self.houses, self.doors, self.levels, self.thrift = houses, doors, levels, thrift
         _checked({"house": 0, "door": 0, **self.defaults})
         for key, value, high in (("houses", houses, 10**6), ("doors", doors, 10**6), ("levels", levels, 50)):
             if not isinstance(value, int) or not 1 <= value <= high:
                 raise InputError(f"KeyDoor option {key} must be a whole number from 1 to {high}, not {value!r}.")
+        if not isinstance(thrift, int | float) or not 0 < thrift < float("inf"):
+            raise InputError(f"KeyDoor option thrift must be a number above 0, not {thrift!r}.")
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, Info]:
         """Start at the beginning of the way to a door; the seed decides only what there is to notice."""
@@ -155,7 +159,7 @@ class KeyDoorEnv(TextEnv):
                 break
         noticed = [s for s in re.findall(r"[^.]+\.", " ".join(seen)) if re.search(r"fits|fails|Smell", s)]
         pool = list(dict.fromkeys([*remarks, *(s.strip() for s in noticed)]))
-        share = rng.random() ** 2
+        share = rng.random() ** self.thrift
         notes = " ".join(remark for remark in pool if rng.random() < share)
         return Demonstration(task, " ".join(remarks), tuple(actions), notes)
 
