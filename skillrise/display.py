@@ -147,5 +147,26 @@ def rates_table(results: Sequence[Mapping[str, Any]], console: Console | None = 
     (console or Console()).print(table)
 
 
+def evaluation_notes(result: Mapping[str, Any]) -> list[str]:
+    """What the table leaves out of an evaluation, one line each: replies and tokens, several trials, the precision."""
+    replies = [f"{share:.1%} of {role} replies invalid" for role, share in result["invalid"].items()]
+    replies += [f"{result['cut']:.1%} cut at their limit"] if result["cut"] is not None else []
+    sampled, read = (result["tokens"][kind] for kind in ("sampled", "prompt"))
+    lines = [", ".join([*replies, f"{sampled:,} tokens sampled, {read:,} prompt tokens read"])]
+    n = result["trials"]
+    if n > 1:
+        sizes = sorted({k for k in (1, 2, 4, 8, 16, 32, 64) if k <= n} | {n})
+        for sign, what in (("@", f"at least one of k trials solves the task (of {n} played)"), ("^", "all k solve it")):
+            found = {k: result["pass"].get(f"pass{sign}{k}") for k in sizes}
+            rates = ", ".join(f"k={k} {rate:.2f}" for k, rate in found.items() if rate is not None)
+            lines += [f"pass{sign}k, {what}: {rates}"] if rates else []
+    width, needed = result["needed"]["half_width"], result["needed"]["sequences"]
+    lines.append(
+        f"an interval of +-{width:g} around the rate over all takes about {needed:,} sequences like these "
+        f"({result['sequences']:,} were played)"
+    )
+    return lines
+
+
 def _rate(rate: float | None, low: float, high: float) -> str:
     return "-" if rate is None else f"{rate:.2f} [{low:.2f}, {high:.2f}]"

@@ -2,16 +2,20 @@
 
 Protocols: `cross` plays K different tasks a sequence, each once; a position's rate counts its slots that are not padded.
 `repeat` plays one task up to K times; its rate at position p is the share of tasks solved within p attempts (pass@p with
-curation in between). A trial that failed is left out and counted.
+curation in between). A trial that failed is left out and counted. A sequence may be played several times; its trials share
+their tasks' seeds and differ in their replies.
+
+Intervals are over sequences, not over slots: what happens in one sequence hangs together. Only where each sequence has
+one slot, at a position played once, is it Wilson's interval.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,36 +25,18 @@ from skillrise.engine import Engine
 from skillrise.env import make
 from skillrise.errors import InputError, SkillRiseError
 from skillrise.files import write_text
+from skillrise.measures import behaviour, by_family, outcome, passes, rates
 from skillrise.pool import Pool, pool
 from skillrise.rollout import Job, Progress, Rollout
 from skillrise.rundir import trial_record
 from skillrise.seeds import derive
 from skillrise.session import Watcher, load_trained, make_engine, pick
 from skillrise.share import Share
-from skillrise.types import Attempt, TaskSequence, Trial
+from skillrise.skillmd import read_document
+from skillrise.types import TaskSequence, Trial
 
 if TYPE_CHECKING:
     from skillrise.policy import Policy
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """A success rate with its 95 % interval."""
-
-    success: float
-    low: float
-    high: float
-    n: int
-
-
-def wilson(wins: int, n: int, z: float = 1.959964) -> Rate:
-    """The rate wins / n with Wilson's score interval; (nan, 0, 1) when n = 0."""
-    if n == 0:
-        return Rate(math.nan, 0.0, 1.0, 0)
-    p, zz = wins / n, z * z
-    centre = (p + zz / (2 * n)) / (1 + zz / n)
-    half = z * math.sqrt(p * (1 - p) / n + zz / (4 * n * n)) / (1 + zz / n)
-    return Rate(p, min(p, max(0.0, centre - half)), max(p, min(1.0, centre + half)), n)
 
 
 def repeated(sequences: Sequence[TaskSequence], attempts: int) -> list[TaskSequence]:
@@ -62,28 +48,6 @@ def repeated(sequences: Sequence[TaskSequence], attempts: int) -> list[TaskSeque
             if not sequence.padded[i] and key not in out:
                 out[key] = TaskSequence(f"{sequence.id}-{i + 1}", task.family, (task,) * attempts, (False,) * attempts)
     return list(out.values())
-
-
-def wins(trials: Sequence[Trial], protocol: str) -> list[list[float]]:
-    """Scored outcomes (1 won, 0 not) at each position over all live trials; see the module for the protocols."""
-    return _by_position(trials, protocol, lambda attempt: float(attempt.won))
-
-
-def _by_position(trials: Sequence[Trial], protocol: str, value: Callable[[Attempt], float]) -> list[list[float]]:
-    """`value` at each position over all live trials; under `repeat` the best of a task's attempts so far."""
-    k = max((len(trial.sequence.tasks) for trial in trials), default=0)
-    out: list[list[float]] = [[] for _ in range(k)]
-    for trial in trials:
-        if trial.error is not None:
-            continue
-        best = 0.0
-        for position in range(len(trial.sequence.tasks) if protocol == "repeat" else len(trial.attempts)):
-            if position < len(trial.attempts):
-                reached = value(trial.attempts[position])
-                best = max(best, reached) if protocol == "repeat" else reached
-            if not trial.sequence.padded[position]:
-                out[position].append(best)
-    return out
 
 
 def optimum(sequences: Sequence[TaskSequence], options: dict[str, Any] | None = None) -> list[float] | None:
@@ -119,8 +83,11 @@ def evaluate(
     options: dict[str, Any] | None = None,
     progress: Progress | None = None,
     share: Share = Share(),  # noqa: B008  it is never changed
+    trials: int = 1,
 ) -> tuple[dict[str, Any], list[Trial]]:
-    """Play each sequence once and return the result (JSON values) and the trials.
+    """Play each sequence and return the result (JSON values) and the trials, those of a sequence one after another.
+
+    The result counts nothing from padded slots and failed trials, but for `plays`, `seconds` and `failed`.
 
     Args:
         sequences: Held-out sequences.
@@ -135,6 +102,7 @@ def evaluate(
         options: Options of the environments' constructors.
         progress: Called as trials finish.
         share: What this process plays, where several evaluate together.
+        trials: How often each sequence is played.
 
     Raises:
         InputError: If there is nothing to play.
@@ -146,35 +114,37 @@ def evaluate(
     rollout = Rollout(
         engine, pool, how, temperature=settings.temperature, top_p=settings.top_p, concurrency=concurrency
     )
-    jobs = [Job(s, derive(settings.seed, "evaluation", i), document=document) for i, s in enumerate(played)]
-    mine = share.of(len(jobs))
-    trials = share.gather(dict(zip(mine, rollout.play([jobs[i] for i in mine], progress), strict=True)))
-    require_alive(trials, label)
-    positions = wins(trials, how.protocol)
-    rates = [wilson(int(sum(column)), len(column)) for column in positions]
-    pooled = [won for column in positions for won in column]
+    jobs = [
+        Job(s, derive(settings.seed, "evaluation", i), number=n, document=document)
+        for i, s in enumerate(played)
+        for n in range(trials)
+    ]
+    mine, began = share.of(len(jobs)), time.monotonic()
+    done = share.gather(dict(zip(mine, rollout.play([jobs[i] for i in mine], progress), strict=True)))
+    seconds = time.monotonic() - began
+    require_alive(done, label)
     best = optimum(played, options) if how.protocol == "cross" and how.carry != "none" else None
-    scores = _by_position(trials, how.protocol, lambda attempt: attempt.score)
-    whole = wilson(int(sum(pooled)), len(pooled))
+    outcomes = [outcome(done[i : i + trials], how.protocol) for i in range(0, len(done), trials)]
     result = {
         "label": label,
         "protocol": how.protocol,
         "carry": how.carry,
-        "positions": list(range(1, len(rates) + 1)),
-        "success": [r.success for r in rates],
-        "low": [r.low for r in rates],
-        "high": [r.high for r in rates],
-        "n": [r.n for r in rates],
-        "pooled": {"success": whole.success, "low": whole.low, "high": whole.high, "n": whole.n},
-        "score": [sum(s) / len(s) if s else None for s in scores],
+        **rates(outcomes, once=trials == 1),
         "optimum": best,
         "temperature": settings.temperature,
         "top_p": settings.top_p,
         "seed": settings.seed,
         "sequences": len(played),
-        "failed": sum(trial.error is not None for trial in trials),
+        "trials": trials,
+        "failed": sum(trial.error is not None for trial in done),
+        "plays": sum(len(trial.attempts) for trial in done),
+        "seconds": round(seconds, 3),
+        **behaviour(done),
+        "pass": passes(outcomes),
+        "by_family": by_family(outcomes),
+        "outcomes": outcomes,
     }
-    return _without_nan(result), trials
+    return _without_nan(result), done
 
 
 def require_alive(trials: Sequence[Trial], what: str) -> None:
@@ -195,20 +165,23 @@ def evaluate_file(
     attempts: int,
     document: Path | None,
     watch: Watcher,
+    trials: int = 1,
 ) -> dict[str, Any]:
     """Evaluate a run's policy on a sequence file; write the result to `out` and the trials beside it.
+
+    Each trial's record says which of its sequence's trials it is (`trial`, from 0).
 
     Raises:
         InputError: If a file, the model or the checkpoint cannot be used.
     """
     watch.phase("load")
     held_out = pick(read(sequences, config.curriculum.env), config.evaluation.sequences)
-    start = _read(document) if document else ""
+    start = read_document(document, config.play.document_chars) if document else ""
     policy, step = evaluated_policy(config, checkpoint)
     with closing(make_engine(config, policy)) as engine, pool(config.pool, config.ray) as environments:
         engine.updated(step)
         watch.phase("evaluate")
-        result, trials = evaluate(
+        result, played = evaluate(
             held_out,
             engine,
             environments,
@@ -220,11 +193,14 @@ def evaluate_file(
             label=out.stem,
             options=config.pool.options,
             progress=watch.progress,
+            trials=trials,
         )
     where = str(checkpoint) if checkpoint else None
     model = config.policy.source if policy is not None else config.engine.openai.model
-    result |= {"model": model, "checkpoint": where, "step": step, **engine.totals()}
-    lines = (json.dumps(trial_record(trial, ()), ensure_ascii=False) + "\n" for trial in trials)
+    outcomes = result.pop("outcomes")  # goes last, as it is long
+    result |= {"model": model, "checkpoint": where, "step": step, **engine.totals(), "outcomes": outcomes}
+    records = ({"trial": i % trials, **trial_record(trial, ())} for i, trial in enumerate(played))
+    lines = (json.dumps(record, ensure_ascii=False) + "\n" for record in records)
     write_text(out.with_suffix(".trials.jsonl"), "".join(lines))
     write_text(out, json.dumps(result, indent=1) + "\n")
     return result
@@ -243,13 +219,6 @@ def evaluated_policy(config: RunConfig, checkpoint: Path | None) -> tuple[Policy
             "--checkpoint holds weights for this machine, but engine.kind = 'openai' asks a server: drop one."
         )
     return None, 0
-
-
-def _read(document: Path) -> str:
-    try:
-        return document.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as err:
-        raise InputError(f"{document}: cannot be read as a text file ({err}): name a Markdown file.") from err
 
 
 def _without_nan(value: Any) -> Any:

@@ -84,8 +84,9 @@ class Learner:
             progress: Called with the numbers of rows run in this pass and of all, as far as this process runs them.
 
         Returns:
-            Loss, gradient norm, entropy, clip share, importance weights, tokens, and how many updates old the oldest row
-            is; the same on all processes.
+            Loss, gradient norm, entropy, clip share, importance weights (mean, spread, effective sample share), the
+            divergence KL(sampler || weights before the first step), tokens, and how many updates old the oldest row is;
+            the same on all processes.
 
         Raises:
             SkillRiseError: If a loss or gradient is not finite on any process; the weights are then as they were before
@@ -151,8 +152,9 @@ class Learner:
                 new, before, behaviour, advantages, config.clip_low, config.clip_high, config.importance_cap
             )
             stats.add("loss/clip_share", out.clipped.float())
-            stats.add("loss/importance", out.weight)
+            stats.add_weights("loss/importance", out.weight)
             stats.add("loss/sampler_gap", (before - behaviour).abs())
+            stats.add("loss/kl_sampler", kl_loss(behaviour, before))
             total = out.loss
             if config.kl > 0:
                 kl = kl_loss(new, joined(reference, micro).to(new.device))

@@ -56,6 +56,9 @@ def policy_loss(
 
 
 def kl_loss(new: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
-    """KL(policy || reference) by the estimator exp(d) - d - 1 with d = reference - new: unbiased, never negative (k3)."""
+    """KL(policy || reference) by the estimator exp(d) - d - 1 with d = reference - new: unbiased, never negative (k3).
+
+    That holds for tokens that were sampled from the policy.
+    """
     difference = reference - new
     return torch.expm1(difference) - difference

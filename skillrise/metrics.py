@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
-from statistics import fmean
+from statistics import fmean, pstdev
 
-from skillrise.evaluate import wins
-from skillrise.types import Credit, Group, Role, Trial, Turn
+from skillrise.measures import (
+    ROLES,
+    by_position,
+    changes,
+    counted_attempts,
+    counted_turns,
+    cut,
+    invalid,
+    mean,
+    tokens,
+    wins,
+)
+from skillrise.types import Credit, Group, Role, Turn
 
 Credits = Sequence[Sequence[Sequence[Credit]]]
 
 
 def describe(groups: Sequence[Group], credits: Credits, protocol: str) -> dict[str, float]:
-    """Success by position, returns by role, invalid and cut replies, documents, tokens.
+    """Success by position, returns and advantages by role, invalid and cut replies, documents, tokens.
+
+    `document/change` is the share of the carried text that a curate or reflect turn changed (see `measures.change`);
+    `credit/flat_groups` the share of groups in which every advantage is 0, so that nothing is learnt from them.
 
     Args:
         groups: What was played.
@@ -20,49 +35,48 @@ def describe(groups: Sequence[Group], credits: Credits, protocol: str) -> dict[s
         protocol: `cross` or `repeat`; see `skillrise.evaluate`.
     """
     trials = [trial for group in groups for trial in group.trials]
-    live = [trial for trial in trials if trial.error is None]
     positions = wins(trials, protocol)
     out = {f"success/p{p}": fmean(won) for p, won in enumerate(positions, 1) if won}
-    pooled = [won for column in positions for won in column]
-    out["success/all"] = fmean(pooled) if pooled else float("nan")
-    turns = [t for trial in live for t in trial.turns if t.role != "solve" or not trial.sequence.padded[t.position]]
-    roles: tuple[Role, ...] = ("solve", "curate", "reflect")
+    out["success/all"] = _mean(won for column in positions for won in column)
+    scores = by_position(trials, protocol, lambda attempt: attempt.score)
+    out["score"] = _mean(score for column in scores for score in column)
+    turns, attempts = counted_turns(trials), counted_attempts(trials)
+    out |= {f"invalid/{role}": share for role, share in invalid(turns).items()}
+    out["cut"] = _mean([cut(turns)])
+    out["turns"] = _mean(len(attempt.turns) for _, attempt in attempts)
+    out["failed_trials"] = float(sum(trial.error is not None for trial in trials))
+    out["document/chars"] = _mean(len(attempt.document_in) for position, attempt in attempts if position)
+    out["document/change"] = _mean(share for _, share in changes(trials))
+    out |= _credit(groups, credits, [role for role in ROLES if f"invalid/{role}" in out])
+    return out | {f"tokens/{kind}": float(n) for kind, n in tokens(turns).items()}
+
+
+def _credit(groups: Sequence[Group], credits: Credits, roles: Sequence[Role]) -> dict[str, float]:
+    """Returns and advantages of the turns that were scored, and how much of them moves nothing."""
+    out = {}
+    given = [list(_given(group, of_group)) for group, of_group in zip(groups, credits, strict=True)]
+    scored = [(turn.role, credit) for group in given for turn, credit in group if credit.return_ is not None]
     for role in roles:
-        mine = [turn for turn in turns if turn.role == role]
-        if mine:
-            out[f"invalid/{role}"] = fmean(not turn.valid for turn in mine)
-            out[f"return/{role}"] = _mean(c.return_ for t, c in _pairs(groups, credits) if t.role == role)
-    out["cut"] = _mean(turn.completion.finish_reason == "length" for turn in turns)
-    attempts = [pair for trial in live for pair in zip(trial.attempts, trial.sequence.padded, strict=False)]
-    out["turns"] = _mean(len(attempt.turns) for attempt, padded in attempts if not padded)
-    out["failed_trials"] = float(len(trials) - len(live))
-    out["document/chars"] = _mean(len(a.document_in) for trial in live for a in trial.attempts[1:])
-    advantages = [c.advantage for _, c in _pairs(groups, credits) if c.return_ is not None]
-    out["credit/zero_share"] = _mean(a == 0.0 for a in advantages)
-    out["credit/abs_advantage"] = _mean(abs(a) for a in advantages)
-    out["tokens/sampled"] = float(sum(len(turn.completion.token_ids) for turn in turns))
-    out["tokens/prompt"] = float(sum(_new_prompt_tokens(trial) for trial in live))
+        mine = [credit for spoke, credit in scored if spoke == role]
+        out[f"return/{role}"] = _mean(credit.return_ for credit in mine)
+        advantages = [credit.advantage for credit in mine]
+        if advantages:
+            out[f"advantage/{role}_mean"], out[f"advantage/{role}_std"] = fmean(advantages), pstdev(advantages)
+            out[f"advantage/{role}_min"], out[f"advantage/{role}_max"] = min(advantages), max(advantages)
+            out[f"credit/zero_share_{role}"] = _mean(a == 0.0 for a in advantages)
+    out["credit/zero_share"] = _mean(credit.advantage == 0.0 for _, credit in scored)
+    out["credit/abs_advantage"] = _mean(abs(credit.advantage) for _, credit in scored)
+    out["credit/flat_groups"] = _mean(all(credit.advantage == 0.0 for _, credit in group) for group in given if group)
     return out
 
 
-def _pairs(groups: Sequence[Group], credits: Credits) -> Iterable[tuple[Turn, Credit]]:
-    for group, of_group in zip(groups, credits, strict=True):
-        for trial, of_trial in zip(group.trials, of_group, strict=True):
-            if trial.error is None:
-                yield from zip(trial.turns, of_trial, strict=True)
-
-
-def _new_prompt_tokens(trial: Trial) -> int:
-    """Prompt tokens that were not part of the turn before."""
-    total = 0
-    for turn in trial.turns:
-        before = turn.prompt.follows
-        known = len(before.prompt_ids) + len(before.token_ids) if before is not None else 0
-        total += len(turn.completion.prompt_ids) - known
-    return total
+def _given(group: Group, credits: Sequence[Sequence[Credit]]) -> Iterable[tuple[Turn, Credit]]:
+    for trial, of_trial in zip(group.trials, credits, strict=True):
+        if trial.error is None:
+            yield from zip(trial.turns, of_trial, strict=True)
 
 
 def _mean(values: Iterable[float | None]) -> float:
     """The mean of the values that are there; nan when none is."""
-    there = [value for value in values if value is not None]
-    return fmean(there) if there else float("nan")
+    found = mean(values)
+    return math.nan if found is None else found

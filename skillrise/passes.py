@@ -6,6 +6,7 @@ DDP and FSDP wait in every pass until all processes are there, so a process that
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -106,10 +107,11 @@ def joined(logprobs: Logprobs, micro: list[Row]) -> torch.Tensor:
 
 
 class Stats:
-    """What is measured in passes: sums over tokens, read as means at the end, and counts."""
+    """What is measured in passes: sums over tokens, read as means and spreads at the end, and counts."""
 
     def __init__(self) -> None:
         self.sums: dict[str, float] = {}
+        self.squares: dict[str, float] = {}
         self.tokens: dict[str, int] = {}
         self.counts: dict[str, int] = {}
 
@@ -118,17 +120,29 @@ class Stats:
         self.sums[name] = self.sums.get(name, 0.0) + float(values.detach().sum())
         self.tokens[name] = self.tokens.get(name, 0) + values.numel()
 
+    def add_weights(self, name: str, weights: torch.Tensor) -> None:
+        """Take in an importance weight a token, as `add` does; also read as `NAME_std` and `NAME_ess`.
+
+        The latter is the effective sample share, (sum w)^2 / (n sum w^2): 1 where all weigh the same, 1 / n where one
+        token has all the weight.
+        """
+        exact = weights.detach().double()  # weights close to 1 have a spread that float32 rounds away
+        self.add(name, exact)
+        self.squares[name] = self.squares.get(name, 0.0) + float(exact.square().sum())
+
     def count(self, name: str, n: int) -> None:
         """Add to a count."""
         self.counts[name] = self.counts.get(name, 0) + n
 
     def everywhere(self) -> dict[str, float]:
         """Means and counts over all processes, the same on each; all call this, with the same names."""
-        parts = gather_object([(self.sums, self.tokens, self.counts)])
-        sums, tokens, counts = (
+        parts = gather_object([(self.sums, self.squares, self.tokens, self.counts)])
+        sums, squares, tokens, counts = (
             {name: sum(p[i][name] for p in parts) for name in mine} for i, mine in enumerate(parts[0])
         )
-        return {
-            **{name: total / max(tokens[name], 1) for name, total in sums.items()},
-            **{name: float(n) for name, n in counts.items()},
-        }
+        out = {name: total / max(tokens[name], 1) for name, total in sums.items()}
+        for name, total in squares.items():
+            mean, square = out[name], total / max(tokens[name], 1)
+            out[f"{name}_std"] = math.sqrt(max(square - mean**2, 0.0))
+            out[f"{name}_ess"] = mean**2 / square if square else 1.0
+        return out | {name: float(n) for name, n in counts.items()}

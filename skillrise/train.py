@@ -231,6 +231,7 @@ class Training:
             progress=self.watch.progress,
             share=self.share,
         )
+        del result["seconds"]  # a repeated run writes the same file; metrics have the time
         if self.main:
             self.run.save_evaluation(f"step-{step:06d}", {**result, "step": step})
         rates = {f"evaluation/p{p}": r for p, r in zip(result["positions"], result["success"], strict=True)}

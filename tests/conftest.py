@@ -11,9 +11,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from skillrise.curriculum import build, catalogue, write
 from skillrise.types import TaskSequence
+
+settings.register_profile("loaded machine", deadline=None)  # a busy processor is no fault of the code
+settings.load_profile("loaded machine")
 
 KEYDOOR = "skillrise_envs:skillrise/KeyDoor-v0"
 

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import math
+import random
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import nasty_envs
 import pytest
-from conftest import KEYDOOR, houses
-from hypothesis import given
-from hypothesis import strategies as st
+from conftest import KEYDOOR, houses, table
 
-from skillrise.config import EvaluationConfig, PlayConfig, PoolConfig
+from skillrise.config import EvaluationConfig, PlayConfig, PoolConfig, parse
 from skillrise.curriculum import build, identity
+from skillrise.display import evaluation_notes
 from skillrise.engine import Sampling, ScriptedEngine
 from skillrise.env import make
 from skillrise.errors import InputError, SkillRiseError
-from skillrise.evaluate import evaluate, optimum, repeated, wilson, wins
-from skillrise.pool import pool
-from skillrise.types import Attempt, Prompt, Task, TaskSequence, Trial
+from skillrise.evaluate import evaluate, evaluate_file, optimum, repeated
+from skillrise.pool import InlinePool, pool
+from skillrise.session import Silent
+from skillrise.types import Completion, Prompt, Task, TaskSequence, Trial
 
 NAMES = ("red", "blue", "green", "black", "white", "pink", "gold", "grey")
 HOW = PlayConfig(prompts="brief", turns=6)
@@ -47,54 +50,6 @@ def evaluated(
     how = settings.pop("how", HOW)
     with pool(PoolConfig(kind="inline")) as some:
         return evaluate(sequences, ScriptedEngine(script), some, how, **settings)
-
-
-@pytest.mark.parametrize(
-    ("won", "n", "low", "high"),
-    [(8, 10, 0.490, 0.943), (0, 10, 0.0, 0.278), (10, 10, 0.722, 1.0), (1, 1, 0.207, 1.0), (50, 200, 0.195, 0.314)],
-)
-def test_wilson_against_known_values(won: int, n: int, low: float, high: float) -> None:
-    rate = wilson(won, n)
-    assert (rate.success, rate.n) == (won / n, n)
-    assert (rate.low, rate.high) == (pytest.approx(low, abs=6e-4), pytest.approx(high, abs=6e-4))
-
-
-@given(st.integers(1, 10_000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
-def test_wilson_holds_its_rate(pair: tuple[int, int]) -> None:
-    rate = wilson(*pair)
-    assert 0.0 <= rate.low <= rate.success <= rate.high <= 1.0
-    mirror = wilson(pair[1] - pair[0], pair[1])
-    assert mirror.low == pytest.approx(1 - rate.high, abs=1e-9)
-
-
-def test_wilson_of_nothing() -> None:
-    rate = wilson(0, 0)
-    assert math.isnan(rate.success)
-    assert (rate.low, rate.high, rate.n) == (0.0, 1.0, 0)
-
-
-def trial(*won: bool, k: int | None = None, padded: Sequence[int] = (), error: str | None = None) -> Trial:
-    k = k or len(won)
-    tasks = tuple(Task("e", {"n": i}, "f") for i in range(k))
-    attempts = tuple(Attempt(task, "", (), w, float(w), "done") for task, w in zip(tasks, won, strict=False))
-    return Trial(TaskSequence("s", "f", tasks, tuple(i in padded for i in range(k))), attempts, error=error)
-
-
-def test_cross_counts_what_was_played_and_is_not_padded() -> None:
-    trials = [
-        trial(True, False, True),
-        trial(True, True, False, padded=[0]),
-        trial(False, True, True, error="died"),  # counts nowhere
-        trial(False, True),  # a shorter sequence
-    ]
-    assert wins(trials, "cross") == [[1, 0], [0, 1, 1], [1, 0]]
-    assert wins([], "cross") == []
-    assert wins([trial(True, error="x", k=2)], "cross") == [[], []]
-
-
-def test_repeat_keeps_solved_tasks_solved() -> None:
-    trials = [trial(False, True, k=4), trial(True, k=4), trial(False, False, False, False), trial(True, k=4, error="x")]
-    assert wins(trials, "repeat") == [[0, 1, 0], [1, 1, 0], [1, 1, 0], [1, 1, 0]]
 
 
 def test_repeated_takes_each_task_once_and_no_padded_slot() -> None:
@@ -209,3 +164,116 @@ def test_an_optimum_only_where_every_environment_knows_it() -> None:
     assert optimum([mixed]) is None
     short = replace(good[0], tasks=good[0].tasks[:1], padded=(False,))
     assert optimum([good[1], short]) == [0.25, 0.5, 0.75]
+
+
+class Counting(ScriptedEngine):
+    """Tells tokens: ten of each prompt, three of each reply; and what it was asked to draw with."""
+
+    def __init__(self, script: Any) -> None:
+        super().__init__(script)
+        self.seeds: list[int] = []
+
+    def add(self, key: Any, prompt: Prompt, sampling: Sampling, priority: int = 0) -> None:
+        self.seeds.append(sampling.seed)
+        super().add(key, prompt, sampling)
+
+    def complete(self, prompt: Prompt, text: str) -> Completion:
+        before = prompt.follows
+        known = len(before.prompt_ids) + len(before.token_ids) if before else 0
+        return replace(super().complete(prompt, text), prompt_ids=(1,) * (known + 10), token_ids=(2,) * 3)
+
+
+def clumsy(prompt: Prompt) -> str:
+    """One reply in four has no form."""
+    return "hm" if random.random() < 0.25 else oracle(prompt)
+
+
+def test_each_sequence_may_be_played_several_times() -> None:
+    sequences = houses("test", 3, 2)
+    seeds: list[tuple[str, int]] = []
+
+    class Watched(InlinePool):
+        def reset(self, key: Hashable, task: Task, seed: int, admissible: bool = False) -> None:
+            seeds.append((identity(task), seed))
+            super().reset(key, task, seed, admissible)
+
+    engines = {n: Counting(oracle) for n in (1, 3)}
+    for n, engine in engines.items():
+        result, trials = evaluate(sequences, engine, Watched(), HOW, trials=n)
+        assert [t.sequence.id for t in trials] == [s.id for s in sequences for _ in range(n)]
+        assert (result["trials"], result["sequences"], result["n"]) == (n, 2, [2 * n] * 3)
+    assert len(set(seeds)) == 6, "every trial of a sequence meets the same environments"
+    drawn, again = (set(engines[n].seeds) for n in (1, 3))
+    assert drawn < again
+    assert len(engines[3].seeds) == len(again), "their replies are drawn apart"
+    assert list(result["pass"]) == ["pass@1", "pass@2", "pass@3", "pass^2", "pass^3"]
+    assert result["pass"]["pass@1"] == pytest.approx(result["pooled"]["success"])
+
+
+def test_the_result_says_how_the_policy_went_about_it() -> None:
+    random.seed(0)
+    engine, sequences = Counting(clumsy), houses("test", 3, 30)
+    with pool(PoolConfig(kind="inline")) as some:
+        result, trials = evaluate(sequences, engine, some, HOW, trials=2)
+    turns = [turn for trial in trials for turn in trial.turns]
+    assert result["turns"] == sum(turn.role == "solve" for turn in turns) / 180
+    assert result["tokens"] == {"sampled": 3 * len(turns), "prompt": 10 * len(turns)}
+    for role in ("solve", "curate"):
+        mine = [turn.valid for turn in turns if turn.role == role]
+        assert result["invalid"][role] == pytest.approx(1 - sum(mine) / len(mine))
+        assert 0.1 < result["invalid"][role] < 0.4
+    assert result["cut"] == 0.0
+    assert result["plays"] == 180
+    assert result["seconds"] > 0
+    document = result["document"]
+    assert document["chars"][0] == 0
+    assert 0 < document["chars"][1] < document["chars"][2]
+    assert document["change"][0] is None
+    assert 0 < document["change"][2] < document["change"][1] < 1
+    assert result["needed"]["sequences"] > 1
+    family = {task.family for task in sequences[0].tasks}.pop()
+    assert result["by_family"][family]["n"] == 6
+    json.dumps(result, allow_nan=False)
+
+
+def test_outcomes_are_those_that_were_counted() -> None:
+    one, two = houses("test", 3, 2)
+    bad = nasty_envs.sequence("bad", ["", "raise", ""])
+    result, trials = evaluated([replace(one, padded=(True, False, False)), two, bad], trials=2)
+    outcomes = result["outcomes"]
+    assert [item["id"] for item in outcomes] == [one.id, two.id, "bad"]
+    assert outcomes[0]["won"] == [[None, *(int(a.won) for a in trial.attempts[1:])] for trial in trials[:2]]
+    assert outcomes[2]["won"] == outcomes[2]["score"] == [[None] * 3] * 2
+    assert outcomes[1]["families"] == [task.family for task in two.tasks]
+    assert result["failed"] == 2
+    assert result["plays"] == 4 * 3 + 2  # the first task of the bad one was played, and counts nowhere else
+    assert result["n"] == [2, 4, 4]
+    assert sum(v is not None for item in outcomes for values in item["won"] for v in values) == result["pooled"]["n"]
+    json.dumps(result, allow_nan=False)
+
+
+def test_files_say_which_trial_of_its_sequence_each_is(
+    keydoor_files: dict[str, Path], tiny_folder: Path, tmp_path: Path
+) -> None:
+    config = parse(
+        table(keydoor_files["train"], policy={"source": str(tiny_folder)}, evaluation={"sequences": 2}), "test"
+    )
+    out = tmp_path / "result.json"
+    result = evaluate_file(config, keydoor_files["test"], out, None, 1, None, Silent(), trials=2)
+    records = [json.loads(line) for line in (tmp_path / "result.trials.jsonl").read_text().splitlines()]
+    assert [record["trial"] for record in records] == [0, 1, 0, 1]
+    assert [r["sequence"]["id"] for r in records] == [i["id"] for i in result["outcomes"] for _ in range(2)]
+    assert json.loads(out.read_text()) == result
+    assert list(result)[-1] == "outcomes"
+    notes = evaluation_notes(result)
+    assert "replies invalid" in notes[0]
+    assert "tokens sampled" in notes[0]
+    assert notes[1].startswith("pass@k")
+    assert "k=2" in notes[1]
+    assert notes[-1].startswith("an interval of +-0.05")
+
+
+def test_notes_of_an_evaluation_that_says_little() -> None:
+    result, _ = evaluated(houses("test", 3, 2))
+    assert len(evaluation_notes(result)) == 2
+    assert "0 tokens sampled" in evaluation_notes({**result, "cut": None, "invalid": {}})[0]

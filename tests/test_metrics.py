@@ -54,6 +54,13 @@ def test_by_hand() -> None:
     assert found["document/chars"] == 4.0
     assert found["credit/zero_share"] == 0.5
     assert found["credit/abs_advantage"] == 0.25
+    assert found["score"] == 0.25
+    assert found["document/change"] == 1.0
+    for role in ("solve", "curate"):
+        assert found[f"credit/zero_share_{role}"] == 0.5
+        assert found[f"advantage/{role}_mean"] == found[f"advantage/{role}_min"] / 2 == -0.25
+        assert (found[f"advantage/{role}_std"], found[f"advantage/{role}_max"]) == (0.25, 0.0)
+    assert found["credit/flat_groups"] == 0.0
     assert found["tokens/sampled"] == 24.0
     assert found["tokens/prompt"] == 2 * (10 + (17 - 13) + (25 - 20) + 10)  # nothing twice
 
@@ -74,6 +81,7 @@ def test_padded_slots_are_not_counted() -> None:
     assert found["success/all"] == 1.0
     assert found["invalid/solve"] == 0.0  # the invalid reply was in the padded slot
     assert found["turns"] == 1.0
+    assert found["tokens/prompt"] == 2 * (5 + 10)  # what the curate turn and the second task read
 
 
 def test_turns_that_are_not_scored_are_in_no_mean() -> None:
@@ -82,6 +90,14 @@ def test_turns_that_are_not_scored_are_in_no_mean() -> None:
     assert found["return/solve"] == 4.0
     assert math.isnan(found["return/curate"])
     assert found["credit/zero_share"] == 0.0
+    assert not [key for key in found if key.startswith("advantage/curate")]
+
+
+def test_a_group_whose_advantages_are_all_zero_is_flat() -> None:
+    one, two = played(True, False), played(False, True)
+    groups = [Group(SEQUENCE, (one, two)), Group(SEQUENCE, (two, replace(one, error="died"))), Group(SEQUENCE, ())]
+    given = [[credits(one, 1.0, 0.0), credits(two, 1.0, 0.5)], [credits(two, 1.0, 0.0), credits(one, 1.0, 0.5)], []]
+    assert describe(groups, given, "cross")["credit/flat_groups"] == 0.5  # a group of which nothing came is none
 
 
 def test_repeat_counts_a_solved_task_as_solved() -> None:

@@ -187,6 +187,30 @@ def test_mini_batches_take_several_steps_with_the_old_policy_fixed(policy: Polic
     assert metrics["loss/clip_share"] > 0  # and later steps moved away from them
 
 
+@pytest.mark.parametrize("tokens", [60, 10**6])
+def test_importance_weights_are_described_over_all_micro_batches(policy: Policy, tokens: int) -> None:
+    made = [row for row in batch(played(policy)) if row.moves]
+    own = [p for row in made for p, on in zip(row.logprobs, row.trained, strict=True) if on]
+    gaps = torch.linspace(-0.5, 0.5, len(own), dtype=torch.float64)
+    shift = iter(gaps.tolist())
+    for row in made:
+        row.logprobs = [p - next(shift) if on else p for p, on in zip(row.logprobs, row.trained, strict=True)]
+    metrics = Learner(policy, LearnerConfig(micro_tokens=tokens, importance_cap=1.5)).update(made, lr=0.0)
+    weights = gaps.exp().clamp(max=1.5)
+    assert metrics["loss/importance"] == pytest.approx(float(weights.mean()), abs=1e-5)
+    assert metrics["loss/importance_std"] == pytest.approx(float(weights.std(correction=0)), abs=1e-5)
+    share = float(weights.sum() ** 2 / (len(own) * weights.square().sum()))
+    assert metrics["loss/importance_ess"] == pytest.approx(share, abs=1e-5)
+    assert metrics["loss/kl_sampler"] == pytest.approx(float((torch.expm1(gaps) - gaps).mean()), abs=1e-5)
+
+
+def test_on_policy_all_tokens_weigh_the_same(policy: Policy) -> None:
+    metrics = Learner(policy, LearnerConfig()).update(batch(played(policy)), lr=0.0)
+    assert metrics["loss/importance_std"] < 1e-4
+    assert metrics["loss/importance_ess"] == pytest.approx(1.0, abs=1e-6)
+    assert metrics["loss/kl_sampler"] == pytest.approx(0.0, abs=1e-6)
+
+
 def test_kl_holds_on_to_the_initial_policy(policy: Policy) -> None:
     made = batch(played(policy))
     learner = Learner(policy, LearnerConfig(kl=0.1))

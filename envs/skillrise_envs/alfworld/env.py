@@ -51,9 +51,7 @@ class ALFWorldEnv(TextEnv):
         "A command that is not possible gets 'Nothing happens.' and costs a turn."
     )
 
-    def __init__(
-        self, data: str | None = None, turn_limit: int = 50, detours: int = 0, remarks: float = 1.0
-    ) -> None:
+    def __init__(self, data: str | None = None, turn_limit: int = 50, detours: int = 0, remarks: float = 1.0) -> None:
         if turn_limit < 1:
             raise InputError(f"ALFWorld's turn_limit is {turn_limit}: give at least 1.")
         if detours < 0 or not 0 <= remarks <= 1:
