@@ -129,7 +129,8 @@ class PlayConfig(Table):
     """`transcript`: one growing chat an attempt, one training row, no token processed twice. `window`: the paper's, a
     fresh prompt each turn with the last steps, one row a turn."""
     prompts: str = "full"
-    """Prompt style: `full`, `brief` (for very small policies), or the path of a TOML file with the same templates."""
+    """Prompt style: `full`, `brief` (for very small policies), `zero` (the action alone), `react` (thoughts and actions in
+    turn), or the path of a TOML file with the same templates."""
     admissible: bool = False
     """List the admissible actions in the prompt where the environment knows them."""
     turns: Positive = 12
@@ -305,15 +306,15 @@ class PoolConfig(Table):
 class CreditConfig(Table):
     """Who is credited with what."""
 
-    scheme: Literal["skillrise", "grpo", "rloo", "gigpo", "lamer"] = "skillrise"
-    """The credit scheme; see `skillrise.credit`."""
+    scheme: Literal["skillrise", "coupled", "grpo", "rloo", "gigpo", "lamer"] = "skillrise"
+    """The credit scheme; see `skillrise.credit`. `coupled` credits curation by the task just finished (an ablation)."""
     gamma: Fraction = 0.6
     """Discount over positions: a curate turn at position i is worth the sum over j > i of gamma^(j-i) r_j. The released
     code's exponent; one second-hand note writes j-i-1, which only rescales curate returns by 1/gamma."""
     normalise: Literal["mean", "mean_std"] = "mean"
     """Subtract the group's mean, or also divide by its standard deviation (+ 1e-6)."""
     curate_weight: Nonnegative = 1.0
-    """Factor on curate advantages."""
+    """Factor on curate and reflect advantages; 0 does not train these turns at all, and their penalty falls away too."""
     invalid_penalty: Nonnegative = 0.5
     """Taken off the advantage of a turn whose reply does not parse or was cut, in units of reward, after normalising."""
     reward: Annotated[float, Field(gt=0)] = 10.0

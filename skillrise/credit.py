@@ -7,7 +7,7 @@ than two trials can be compared gives advantage 0, never the raw reward.
 All schemes share three rules. Each trial counts once in a group's mean, however many turns it took. A turn whose reply
 was invalid or cut loses `invalid_penalty` from its advantage, after normalising. Padded slots are masked (default): a
 solve turn on one is not scored and its outcome credits nobody; a curate turn behind one is credited like any other, since
-the document passes through.
+the document passes through. With `curate_weight = 0` no carry turn is scored: documents are written by an untrained writer.
 
 A scheme is one class: most say only what a role at a position is worth (`value`).
 """
@@ -47,7 +47,7 @@ class Scheme(ABC):
         members: dict[tuple[int, Role], dict[int, float]] = defaultdict(dict)
         for n, trial in enumerate(group.trials):
             for position, role in {(turn.position, turn.role) for turn in trial.turns if trial.error is None}:
-                g = self.value(trial, role, position)
+                g = self.value(trial, role, position) if role == "solve" or self.config.curate_weight else None
                 if g is not None:
                     members[position, role][n] = g
         advantages = {key: self.compare(values) for key, values in members.items()}
@@ -82,6 +82,18 @@ class SkillRise(Scheme):
         if role == "solve":
             return outcomes[position]
         return _discounted(outcomes, position + 1, self.config.gamma, first=self.config.gamma)
+
+
+class Coupled(Scheme):
+    """SkillRise without the decoupling: what is written is credited by the task it was written after, not by those it serves.
+
+    solve at position i :  G = r_i
+    curate at position i:  G = r_i,  times curate_weight once it is an advantage
+    """
+
+    def value(self, trial: Trial, role: Role, position: int) -> float | None:
+        """See `Scheme.value`."""
+        return _outcomes(trial, self.config)[position]
 
 
 class Lamer(Scheme):
@@ -127,15 +139,18 @@ class Gigpo(Grpo):
         """See `Scheme.assign`."""
         episode = Grpo.assign(self, group)
         anchors: dict[tuple[int, str], dict[tuple[int, int], float]] = defaultdict(dict)
+        compared: dict[int, set[int]] = defaultdict(set)
         for n, trial in enumerate(group.trials):
             for t, turn in enumerate(trial.turns):
                 value = episode[n][t].return_
                 if turn.role == "solve" and value is not None:
+                    compared[turn.position].add(n)
                     left = len(trial.attempts[turn.position].turns) - 1 - turn.index
                     anchors[turn.position, turn.observation][n, t] = self.config.step_gamma**left * value
         step: dict[tuple[int, int], float] = {}
-        for members in anchors.values():
-            step.update(self.compare(members))
+        for (position, _), members in anchors.items():
+            if len(compared[position]) > 1:
+                step.update(self.compare(members))
         weight = self.config.step_weight
         return [
             [Credit(c.return_, c.advantage + weight * step.get((n, t), 0.0)) for t, c in enumerate(credits)]
@@ -145,6 +160,7 @@ class Gigpo(Grpo):
 
 SCHEMES: dict[str, type[Scheme]] = {
     "skillrise": SkillRise,
+    "coupled": Coupled,
     "grpo": Grpo,
     "rloo": Rloo,
     "gigpo": Gigpo,

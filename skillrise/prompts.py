@@ -1,8 +1,10 @@
 """What each role is asked, and how its reply is read.
 
-A `Style` is a set of jinja2 templates. Two ship: `full`, the paper's content for language models, and `brief`, the
-same in a few words, for policies of a few hundred thousand parameters. A user's own style is a TOML file with the same
-keys. Templates see environment and model text as data only: it is substituted once and never rendered again.
+A `Style` is a set of jinja2 templates. Four ship: `full`, the paper's content for language models; `brief`, the same in a
+few words, for policies of a few hundred thousand parameters; `zero`, which asks for the action alone; `react`, which asks
+for a thought and an action in turn (arXiv 2210.03629). A user's own style is a TOML file with the same keys; `base` names
+the built-in style that those it leaves out are taken from. Templates see environment and model text as data only: it is
+substituted once and never rendered again.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -23,6 +25,9 @@ from skillrise.types import Message, Role
 
 STOP: dict[Role, str] = {"solve": "</action>", "curate": "</skill>", "reflect": "</reflection>"}
 """The tag that ends a role's reply."""
+
+BUILT_IN = ("full", "brief", "zero", "react")
+"""The styles that ship."""
 
 Step = tuple[str, str | None]
 """One step of a history: what was seen, and the action that followed (None if the reply held none)."""
@@ -88,11 +93,11 @@ def style(name: str) -> Style:
     Raises:
         InputError: If there is no such style, or the file lacks a template or has an unknown or broken one.
     """
-    path = Path(name)
+    path, named = Path(name), ", ".join(BUILT_IN)
     if re.fullmatch(r"[a-z]+", name):
         source = files("skillrise") / "templates" / f"{name}.toml"
         if not source.is_file():
-            raise InputError(f"play.prompts = {name!r} is no built-in style: use full, brief or a path to a TOML file.")
+            raise InputError(f"play.prompts = {name!r} is no built-in style: use {named} or a path to a TOML file.")
         text = source.read_text("utf-8")
     elif path.is_file():
         try:
@@ -100,11 +105,15 @@ def style(name: str) -> Style:
         except (OSError, UnicodeDecodeError) as err:
             raise InputError(f"{name}: cannot be read as a text file ({err}).") from err
     else:
-        raise InputError(f"play.prompts: no file {name!r}: name a TOML file or one of the styles full and brief.")
+        raise InputError(f"play.prompts: no file {name!r}: name a TOML file or one of the styles {named}.")
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as err:
         raise InputError(f"{name}: not valid TOML ({err}): mend that line.") from err
+    if (base := table.pop("base", None)) is not None:
+        if base not in BUILT_IN:
+            raise InputError(f"{name}: base = {base!r} is no built-in style: use one of {named}.")
+        table = asdict(style(base)) | table
     wanted = {f.name for f in fields(Style)}
     if set(table) != wanted or not all(isinstance(template, str) for template in table.values()):
         raise InputError(

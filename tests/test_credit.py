@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from skillrise.config import CreditConfig
 from skillrise.credit import SCHEMES, scheme
-from skillrise.types import Attempt, Completion, Group, Prompt, Role, Task, TaskSequence, Trial, Turn
+from skillrise.types import Attempt, Completion, Credit, Group, Prompt, Role, Task, TaskSequence, Trial, Turn
 
 TASK = Task("env", {}, "family")
 
@@ -48,6 +49,7 @@ def groups(draw: st.DrawFn) -> Group:
             draw(st.lists(st.integers(1, 3), min_size=k, max_size=k)),
             padded,
             draw(st.sampled_from([None, None, None, "died"])),
+            valid=draw(st.sampled_from([True, True, True, False])),
         )
         for _ in range(draw(st.integers(1, 5)))
     ]
@@ -56,7 +58,9 @@ def groups(draw: st.DrawFn) -> Group:
 
 @given(groups(), st.floats(0, 1), st.floats(0, 2), st.booleans())
 def test_skillrise_equals_brute_force(group: Group, gamma: float, weight: float, divide: bool) -> None:
-    config = CreditConfig(gamma=gamma, curate_weight=weight, normalise="mean_std" if divide else "mean", reward=10)
+    config = CreditConfig(
+        gamma=gamma, curate_weight=weight, normalise="mean_std" if divide else "mean", reward=10, invalid_penalty=0.5
+    )
     got = scheme(config).assign(group)
     padded = group.sequence.padded
     k = len(padded)
@@ -74,7 +78,7 @@ def test_skillrise_equals_brute_force(group: Group, gamma: float, weight: float,
     live = [t for t in group.trials if t.error is None]
     for n, t in enumerate(group.trials):
         for credit, tn in zip(got[n], t.turns, strict=True):
-            g = ret(t, tn.role, tn.position)
+            g = ret(t, tn.role, tn.position) if tn.role == "solve" or weight > 0 else None
             if t.error is not None or g is None:
                 assert credit.return_ is None
                 assert credit.advantage == 0.0
@@ -86,8 +90,61 @@ def test_skillrise_equals_brute_force(group: Group, gamma: float, weight: float,
                 expected /= math.sqrt(sum((v - mean) ** 2 for v in values) / len(values)) + 1e-6
             if tn.role == "curate":
                 expected *= weight
+            if not tn.valid and len(values) >= 2:
+                expected -= 0.5
             assert credit.return_ == pytest.approx(g)
             assert credit.advantage == pytest.approx(expected, abs=1e-6)
+
+
+@given(groups(), st.floats(0.1, 2), st.booleans(), st.floats(0, 1))
+def test_coupled_credits_what_is_written_with_the_task_before_it(
+    group: Group, weight: float, divide: bool, penalty: float
+) -> None:
+    config = CreditConfig(
+        scheme="coupled", curate_weight=weight, normalise="mean_std" if divide else "mean", invalid_penalty=penalty
+    )
+    got = scheme(config).assign(group)
+    for position, is_padded in enumerate(group.sequence.padded):
+        rewards = [10.0 if t.attempts[position].won else 0.0 for t in group.trials if t.error is None]
+        mean = sum(rewards) / len(rewards) if rewards else 0.0
+        spread = math.sqrt(sum((r - mean) ** 2 for r in rewards) / len(rewards)) + 1e-6 if rewards and divide else 1.0
+        for n, t in enumerate(group.trials):
+            for credit, tn in zip(got[n], t.turns, strict=True):
+                if tn.position != position:
+                    continue
+                if t.error is not None or is_padded:
+                    assert credit == Credit(None)
+                    continue
+                won = 10.0 if t.attempts[position].won else 0.0
+                expected = (won - mean) / spread * (weight if tn.role == "curate" else 1.0)
+                if len(rewards) < 2:
+                    expected = 0.0
+                elif not tn.valid:
+                    expected -= penalty
+                assert credit.return_ == won
+                assert credit.advantage == pytest.approx(expected, abs=1e-6)
+
+
+@given(groups(), st.floats(0, 1))
+def test_coupled_and_skillrise_differ_in_carry_turns_only(group: Group, gamma: float) -> None:
+    ours = scheme(CreditConfig(gamma=gamma)).assign(group)
+    coupled = scheme(CreditConfig(gamma=gamma, scheme="coupled")).assign(group)
+    for t, ours_of, coupled_of in zip(group.trials, ours, coupled, strict=True):
+        for tn, a, b in zip(t.turns, ours_of, coupled_of, strict=True):
+            assert tn.role != "solve" or a == b
+
+
+@given(groups(), st.sampled_from(sorted(SCHEMES)), st.sampled_from(["curate", "reflect"]))
+def test_a_curate_weight_of_0_leaves_carry_turns_untrained_and_solving_as_it_was(
+    group: Group, name: str, role: Role
+) -> None:
+    trials = tuple(replace(t, carries=tuple(replace(c, role=role) for c in t.carries)) for t in group.trials)
+    group = replace(group, trials=trials)
+    trained = scheme(CreditConfig(scheme=name)).assign(group)
+    untrained = scheme(CreditConfig(scheme=name, curate_weight=0.0)).assign(group)
+    for t, before, after in zip(trials, trained, untrained, strict=True):
+        for tn, a, b in zip(t.turns, before, after, strict=True):
+            assert b == (a if tn.role == "solve" else Credit(None))
 
 
 @given(groups(), st.sampled_from(sorted(SCHEMES)))
@@ -116,9 +173,10 @@ def test_published_example() -> None:
     assert [c.advantage for c in got[0]] == pytest.approx([0.0, 0.3, 0.5, 0.5, 0.0, 0.0])
 
 
-def test_a_singleton_learns_nothing_even_when_invalid() -> None:
+@pytest.mark.parametrize("name", sorted(SCHEMES))
+def test_a_singleton_learns_nothing_even_when_invalid(name: str) -> None:
     t = trial([True, False], [2, 2], valid=False)
-    assert all(c.advantage == 0.0 for c in scheme(CreditConfig()).assign(Group(t.sequence, (t,)))[0])
+    assert all(c.advantage == 0.0 for c in scheme(CreditConfig(scheme=name)).assign(Group(t.sequence, (t,)))[0])
 
 
 def test_a_failed_trial_leaves_the_group() -> None:

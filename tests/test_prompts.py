@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import skillrise
 from skillrise.errors import InputError
-from skillrise.prompts import STOP, parse, style
+from skillrise.prompts import BUILT_IN, STOP, parse, style
 from skillrise.types import Role
 
 KINDS = ("solve", "step", "curate", "curate_next", "reflect", "reflect_next")
@@ -38,7 +39,7 @@ def own(folder: Path, **templates: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", ["full", "brief"])
+@pytest.mark.parametrize("name", BUILT_IN)
 def test_built_in_styles_say_what_each_role_needs(name: str) -> None:
     solve = say(name, "solve")
     for word in ("DOCUMENT", "FIRST", "SECOND", "TASK", "SEEN", "DONE", "SEEN2", "OBSERVATION", "GO", "STAY"):
@@ -57,15 +58,28 @@ def test_built_in_styles_say_what_each_role_needs(name: str) -> None:
         assert text
 
 
-def test_the_full_style_asks_for_the_tags_that_are_read() -> None:
+@pytest.mark.parametrize("name", [name for name in BUILT_IN if name != "brief"])
+def test_the_styles_for_language_models_ask_for_the_tags_that_are_read(name: str) -> None:
     for kind, role in (
         ("solve", "solve"),
         ("curate", "curate"),
         ("curate_next", "curate"),
         ("reflect_next", "reflect"),
     ):
-        assert STOP[role] in say("full", kind)  # type: ignore[index]
-    assert "RULES" in say("full", "solve")
+        assert STOP[role] in say(name, kind)  # type: ignore[index]
+    assert "RULES" in say(name, "solve")
+
+
+def test_zero_asks_for_the_action_alone_and_react_for_a_thought_before_it() -> None:
+    assert "think" not in (say("zero", "solve") + say("zero", "step")).lower()
+    for kind in ("solve", "step"):
+        assert "Think:" in say("react", kind)
+    assert parse("solve", "Think: a key may be in it.\n<action>open drawer 1</action>") == "open drawer 1"
+
+
+def test_every_template_that_ships_is_a_built_in_style() -> None:
+    folder = Path(skillrise.__file__).parent / "templates"
+    assert {path.stem for path in folder.glob("*.toml")} == set(BUILT_IN)
 
 
 def test_hostile_text_stays_as_it_is() -> None:
@@ -78,6 +92,19 @@ def test_a_style_of_ones_own(tmp_path: Path) -> None:
     path = own(tmp_path, solve="'''\n{{ task }}: {{ observation }}\n'''")
     assert say(str(path), "solve") == "TASK: OBSERVATION"
     assert style(str(path)).render("step", VALUES).role == "user"
+
+
+def test_a_style_of_ones_own_may_say_only_what_differs(tmp_path: Path) -> None:
+    path = tmp_path / "style.toml"
+    path.write_text("base = 'react'\nstep = '{{ observation }}!'")
+    assert say(str(path), "step") == "OBSERVATION!"
+    for kind in set(KINDS) - {"step"}:
+        assert say(str(path), kind) == say("react", kind)
+    for base in ("'mine'", f"'{path}'", "3", "['full']"):
+        path = tmp_path / f"{len(base)}.toml"
+        path.write_text(f"base = {base}")
+        with pytest.raises(InputError, match=r"base = .* is no built-in style: use one of full"):
+            style(str(path))
 
 
 @pytest.mark.parametrize(
