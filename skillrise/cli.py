@@ -11,11 +11,16 @@ import signal
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from skillrise.cli_compare import compare
 from skillrise.cli_curriculum import RunFile, Set, curriculum, plain
+from skillrise.cli_scale import export, scale
+
+if TYPE_CHECKING:
+    from skillrise.config import RunConfig
 
 app = typer.Typer(
     name="skillrise",
@@ -71,12 +76,18 @@ def train(
     folder: Annotated[Path, typer.Argument(help="The run folder to write.")],
     set_: Set = None,
     resume: Annotated[bool, typer.Option(help="Go on from the folder's newest checkpoint.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check everything but the model's weights and say what the run takes.")
+    ] = False,
 ) -> None:
     """Train a policy on sequences of tasks.
 
     Plays, credits and learns `steps` times. Everything is written to the run folder: the resolved configuration,
     metrics.jsonl, every trial as JSON, checkpoints. A run that was interrupted goes on with --resume. Several processes:
     `accelerate launch ... -m skillrise.cli train ...`; see docs/scaling.md.
+
+    --dry-run reads the files, plays a few steps in each environment, counts the prompts' tokens, says how large the run is,
+    writes nothing, and exits 1 if something would end the run.
 
     Example: `skillrise train examples/keydoor.toml runs/keydoor --set policy.source=runs/keydoor-warm`
     """
@@ -88,6 +99,8 @@ def train(
 
     config = load(run_file, set_ or ())
     first = os.environ.get("RANK", "0") == "0"
+    if dry_run:
+        raise typer.Exit(_look_ahead(config, folder, resume) if first else 0)
     if resume and first:
         newest = RunDir(folder).latest()
         typer.echo(f"Going on from {newest}." if newest else f"{folder} has no checkpoint yet: from the start.")
@@ -95,6 +108,22 @@ def train(
         run(config, folder, resume=resume, watch=watch)
     if first:
         typer.echo(f"Done: {folder}. Look at it with `skillrise report {folder}`.")
+
+
+def _look_ahead(config: RunConfig, folder: Path, resume: bool) -> int:
+    """Print what a dry run finds; 1 if there is a fault."""
+    from skillrise.dryrun import dry_run
+
+    found, topic = [], ""
+    for finding in dry_run(config, folder, resume):
+        found.append(finding.kind)
+        mark = "" if finding.kind == "fact" else f"{finding.kind}: "
+        typer.echo(f"{finding.topic if finding.topic != topic else '':<12} {mark}{plain(finding.text)}")
+        topic = finding.topic
+    faults, warnings = found.count("fault"), found.count("warning")
+    counts = (f"{n} {what}{'s' * (n != 1)}" for n, what in ((faults, "fault"), (warnings, "warning")))
+    typer.echo(f"Dry run: {', '.join(counts)}; nothing was written.")
+    return 1 if faults else 0
 
 
 @app.command()
@@ -133,16 +162,20 @@ def evaluate(
     seed: Annotated[int | None, typer.Option(help="Seed of tasks and sampling.")] = None,
     limit: Annotated[int | None, typer.Option(help="At most so many sequences.", min=1)] = None,
     attempts: Annotated[int, typer.Option(help="Most attempts at a task under `repeat`.", min=1)] = 3,
-    document: Annotated[Path | None, typer.Option(help="A skill document to start every sequence from.")] = None,
+    trials: Annotated[int, typer.Option(help="How often each sequence is played, for pass@k.", min=1)] = 1,
+    document: Annotated[
+        Path | None, typer.Option(help="Start from this skill document: a Markdown file, a SKILL.md or its folder.")
+    ] = None,
 ) -> None:
     """Play held-out sequences without training and report success by position with 95 % intervals.
 
-    Without --checkpoint it is the run file's policy as it comes. No position counts a padded slot or a failed trial.
+    Without --checkpoint it is the run file's policy as it comes. No position counts a padded slot or a failed trial. With
+    --trials N each sequence is played N times: the result then holds pass@k (one of k trials solves a task) and pass^k (all do).
 
     Example: `skillrise evaluate examples/keydoor.toml test.jsonl result.json --checkpoint runs/keydoor --carry none`
     """
     from skillrise.config import load
-    from skillrise.display import Live, rates_table
+    from skillrise.display import Live, evaluation_notes, rates_table
     from skillrise.evaluate import evaluate_file
 
     overrides = [*(set_ or ())]
@@ -152,8 +185,10 @@ def evaluate(
         overrides += [f"evaluation.{key}={number}"] if number is not None else []
     config = load(run_file, overrides)
     with Live(1, out.name) as watch:
-        result = evaluate_file(config, sequences, out, checkpoint, attempts, document, watch)
+        result = evaluate_file(config, sequences, out, checkpoint, attempts, document, watch, trials)
     rates_table([result])
+    for note in evaluation_notes(result):
+        typer.echo(note)
 
 
 @app.command()
@@ -184,6 +219,11 @@ def doctor() -> None:
     print_checks(checks)
     if any(not (check.ok or check.optional) for check in checks):
         raise typer.Exit(1)
+
+
+app.command()(compare)
+app.command()(scale)
+app.command()(export)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from skillrise.config import RunConfig, dump
+from skillrise.config import RunConfig, dump, load
 from skillrise.errors import InputError
 from skillrise.files import new_folder, write_text
 from skillrise.types import Attempt, Credit, Message, Task, Trial, Turn
@@ -74,20 +74,26 @@ class RunDir:
                 raise InputError(
                     f"{self.path} already holds a run: add --resume to go on with it, or name another folder."
                 )
-            from skillrise.config import load
-
-            old = load(self.config)
-            changed = _differences(old.model_dump(mode="json"), config.model_dump(mode="json"))
-            if wrong := sorted(key for key in changed if not any(f"{key}.".startswith(f"{free}.") for free in FREE)):
-                raise InputError(
-                    f"{self.config}: the run to resume had another {wrong[0]!r}: leave it as it was, or start a new run."
-                )
-            if "steps" in changed and config.learner.lr_end != 1.0:
-                raise InputError(
-                    f"{self.config}: 'steps' shapes the learning rate's fall (learner.lr_end), so that it cannot change: "
-                    f"leave it at {old.steps}, or start a new run."
-                )
+            self.require_same(config)
         write_text(self.config, dump(config))
+
+    def require_same(self, config: RunConfig) -> None:
+        """Go on only if the run in this folder has this configuration, but for what a resume may change.
+
+        Raises:
+            InputError: If it has another; the message names a key.
+        """
+        old = load(self.config)
+        wrong = changes(old, config)
+        if fixed := [key for key in wrong if not any(f"{key}.".startswith(f"{free}.") for free in FREE)]:
+            raise InputError(
+                f"{self.config}: the run to resume had another {fixed[0]!r}: leave it as it was, or start a new run."
+            )
+        if "steps" in wrong and config.learner.lr_end != 1.0:
+            raise InputError(
+                f"{self.config}: 'steps' shapes the learning rate's fall (learner.lr_end), so that it cannot change: "
+                f"leave it at {old.steps}, or start a new run."
+            )
 
     def log(self, metrics: Mapping[str, float]) -> None:
         """Append one update's metrics."""
@@ -188,6 +194,11 @@ def _whole(checkpoint: Path) -> bool:
         return all((checkpoint / name).stat().st_size == size for name, size in files.items())
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
+
+
+def changes(old: RunConfig, new: RunConfig) -> list[str]:
+    """The keys that differ, sorted."""
+    return sorted(_differences(old.model_dump(mode="json"), new.model_dump(mode="json")))
 
 
 def _differences(old: Any, new: Any, prefix: str = "") -> list[str]:

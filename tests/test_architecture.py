@@ -18,17 +18,18 @@ ENVS = Path(__file__).parents[1] / "envs" / "skillrise_envs"
 
 LAYERS = """
     types errors seeds share
-    files config env display packing
-    curriculum credit prompts loss rundir rows models attention logprobs cluster
+    files config env display packing statistics skillmd
+    curriculum credit prompts loss rundir rows models attention logprobs cluster measures export sizing
     processes
     play policy pool report doctor
-    engine checkpoint passes
+    engine checkpoint passes tryout
     rollout learner
     session
-    evaluate warmup
-    metrics rating
+    evaluate warmup dryrun
+    metrics rating scale
     train
-    cli_curriculum
+    cli_curriculum compare
+    cli_compare cli_scale
     cli
 """
 FLOOR = {name: floor for floor, line in enumerate(LAYERS.strip().splitlines()) for name in line.split()}
@@ -50,7 +51,7 @@ TORCH = {
     "models.smollm2",
     "models.tiny",
 }
-RICH = {"display", "report", "doctor", "cli", "cli_curriculum"}
+RICH = {"display", "report", "doctor", "cli", "cli_curriculum", "cli_scale"}
 HEAVY = {"torch", "transformers", "accelerate", "peft", "safetensors", "tokenizers"}
 
 
@@ -120,7 +121,20 @@ def test_torch_is_loaded_where_it_belongs() -> None:
 
 def test_the_algorithm_and_its_plumbing_never_touch_torch() -> None:
     pure = ("types", "errors", "seeds", "config", "env", "curriculum", "credit", "prompts", "play", "pool", "rollout")
-    for module in within(*pure, "rows", "rundir", "metrics", "report", "engine.base", "engine.scripted"):
+    for module in within(
+        *pure,
+        "sizing",
+        "tryout",
+        "dryrun",
+        "rows",
+        "rundir",
+        "metrics",
+        "measures",
+        "statistics",
+        "report",
+        "engine.base",
+        "engine.scripted",
+    ):
         assert not libraries(TREES[module]) & HEAVY, module
 
 
@@ -189,7 +203,9 @@ def python(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("module", ["skillrise", "skillrise.cli", "skillrise.rollout", "skillrise.report"])
+@pytest.mark.parametrize(
+    "module", ["skillrise", "skillrise.cli", "skillrise.rollout", "skillrise.report", "skillrise.dryrun"]
+)
 def test_importing_loads_nothing_heavy(module: str) -> None:
     code = f"import sys, {module}; print(sorted({HEAVY | {'ray', 'vllm'}!r} & set(sys.modules)))"
     assert python("-c", code).stdout.strip() == "[]"

@@ -11,6 +11,7 @@ from skillrise.report.plot import Line, draw
 _TOGETHER = {
     "success": "Success by position",
     "return": "Mean return by role",
+    "advantage": "Advantages by role",
     "invalid": "Invalid and cut replies, share",
     "time": "Seconds a step",
     "tokens": "Tokens a step",
@@ -22,10 +23,16 @@ _TITLES = {
     "time/sampled_per_s": "Tokens sampled a second",
     "credit/zero_share": "Share of turns with advantage 0",
     "credit/abs_advantage": "Mean size of an advantage",
+    "credit/flat_groups": "Share of groups without contrast (all advantages 0)",
     "document/chars": "Characters of the document carried",
+    "document/change": "Share of the document that a turn changed",
+    "score": "Mean score",
     "loss/idle_rows": "Share of rows that were not trained (advantage 0)",
     "loss/sampler_gap": "Gap between sampler's and learner's log-probabilities",
     "loss/importance": "Importance weight, sampler to learner",
+    "loss/importance_std": "Spread of the importance weight",
+    "loss/importance_ess": "Effective sample share",
+    "loss/kl_sampler": "KL divergence, sampler to learner",
     "loss/staleness": "Updates since the oldest row was sampled",
 }
 _ROLE_COLOURS = {"solve": "c1", "curate": "c2", "reflect": "c3", "cut": "c0"}

@@ -43,7 +43,7 @@ def write_report(run_dir: Path, max_trials: int = 40) -> Path:
     metrics, evaluations = read_metrics(run_dir), read_evaluations(run_dir)
     config = run_dir / "config.toml"
     text = config.read_text("utf-8", "replace") if config.is_file() else ""
-    template = _jinja().get_template("report.html.j2")
+    template = jinja().get_template("report.html.j2")
     html = template.render(
         name=run_name(text, run_dir),
         facts=headline(metrics, evaluations),
@@ -60,7 +60,8 @@ def write_report(run_dir: Path, max_trials: int = 40) -> Path:
     return path
 
 
-def _jinja() -> jinja2.Environment:
+def jinja() -> jinja2.Environment:
+    """The templates, with everything escaped and control characters as pictures."""
     env = jinja2.Environment(
         loader=jinja2.PackageLoader("skillrise", "templates"),
         autoescape=True,
