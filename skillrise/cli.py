@@ -50,7 +50,9 @@ def main() -> None:
 
 def _terminated(*_: object) -> None:
     """SIGTERM ends a run as an exception does, so that engines and workers end with it."""
-    sys.exit(128 + signal.SIGTERM)
+    from skillrise.errors import Terminated
+
+    raise Terminated(128 + signal.SIGTERM)
 
 
 def _version(wanted: bool) -> None:

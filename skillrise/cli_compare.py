@@ -64,7 +64,7 @@ def _rates(row: Mapping[str, Any], evaluation: Mapping[str, Any]) -> dict[str, A
     return {
         "label": plain(f"{row['title']}, {evaluation['name']}"),
         "positions": list(range(1, len(positions) + 1)),
-        **{key: [rate[key] for rate in positions] for key in ("success", "low", "high")},
+        **{key: [rate[key] for rate in positions] for key in ("success", "low", "high", "n")},
         "pooled": row["pooled"],
         "optimum": evaluation["optimum"],
         "failed": row["failed"],

@@ -88,7 +88,7 @@ class Coupled(Scheme):
     """SkillRise without the decoupling: what is written is credited by the task it was written after, not by those it serves.
 
     solve at position i :  G = r_i
-    curate at position i:  G = r_i,  times curate_weight once it is an advantage
+    curate at position i:  G = r_i,  times curate_weight once it is an advantage; nothing behind a masked slot
     """
 
     def value(self, trial: Trial, role: Role, position: int) -> float | None:

@@ -13,6 +13,8 @@ from rich.live import Live as RichLive
 from rich.table import Column, Table
 from rich.text import Text
 
+from skillrise.measures import over_positions
+
 ROWS = 12
 """Updates shown at a time."""
 PACE = 5.0
@@ -137,9 +139,11 @@ def rates_table(results: Sequence[Mapping[str, Any]], console: Console | None = 
         cells += [""] * (len(positions) - len(cells))
         pooled = result["pooled"]
         columns.append([str(result["label"]), *cells, _rate(pooled["success"], pooled["low"], pooled["high"])])
-    best = next((result["optimum"] for result in results if result.get("optimum")), None)
-    if best:
-        columns.append(["optimum", *(f"{rate:.2f}" for rate in best), f"{sum(best) / len(best):.2f}"])
+    known = next((result for result in results if result.get("optimum")), None)
+    if known:
+        best, whole = known["optimum"], over_positions(known["optimum"], known["n"])
+        cells = ["-" if rate is None else f"{rate:.2f}" for rate in (*best, whole)]
+        columns.append(["optimum", *cells[:-1], *[""] * (len(positions) - len(best)), cells[-1]])
     names, *rows = zip(*columns, strict=True)
     table = Table(*(Column(Text(name), justify="right") for name in names), box=box.SIMPLE_HEAD, caption=caption)
     for row in rows:

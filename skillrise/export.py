@@ -220,18 +220,19 @@ def _add(found: _Trials, trial: dict[str, Any]) -> None:
     def document(text: str) -> Written:
         return found.documents.setdefault((family, text), Written(family, env, text, step))
 
-    for position, attempt in enumerate(attempts):
-        text = clean(str(attempt["document_in"]), len(attempt["document_in"]))
-        if position and text and not sequence["padded"][position]:  # what the first starts from was given, not written
+    texts = [clean(str(attempt["document_in"]), len(attempt["document_in"])) for attempt in attempts]
+    not_written = {"", texts[0]}  # the first starts from what was given, and it may be carried on as it is
+    for position, (attempt, text, padded) in enumerate(zip(attempts, texts, sequence["padded"], strict=False)):
+        if text not in not_written and not padded:
             written = document(text)
             written.position = max(written.position, position + 1)
             written.readers += 1
             written.wins += bool(attempt["won"])
     carry = attempts[-1]["carry"]
-    last = str(carry["action"]) if carry and carry["action"] is not None else str(attempts[-1]["document_in"])
-    solved = sum(bool(attempt["won"]) for attempt in attempts)
-    if last and (carry or len(attempts) > 1) and solved > found.last.get(str(sequence["id"]), (-1,))[0]:
-        found.last[str(sequence["id"])] = solved, document(clean(last, len(last)))
+    last = texts[-1] if not carry or carry["action"] is None else clean(str(carry["action"]), len(carry["action"]))
+    solved = sum(attempt["won"] and not padded for attempt, padded in zip(attempts, sequence["padded"], strict=False))
+    if last not in not_written and solved > found.last.get(str(sequence["id"]), (-1,))[0]:
+        found.last[str(sequence["id"])] = solved, document(last)
 
 
 def _step(trial: dict[str, Any]) -> int | None:

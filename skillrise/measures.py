@@ -232,6 +232,13 @@ def change(before: str, after: str) -> float:
     return 1.0 - SequenceMatcher(None, old, new, autojunk=False).ratio()
 
 
+def over_positions(rates: Sequence[float | None], counts: Sequence[int]) -> float | None:
+    """The mean of rates by position, each with the weight of its scored slots; None where nothing counts."""
+    there = [(rate, n) for rate, n in zip(rates, counts, strict=False) if rate is not None]
+    slots = sum(n for _, n in there)
+    return sum(rate * n for rate, n in there) / slots if slots else None
+
+
 def mean(values: Iterable[float | None]) -> float | None:
     """The mean of the values that are there; None when none is."""
     there = [value for value in values if value is not None]

@@ -1,4 +1,4 @@
-"""What an update's trials say, as flat numbers. Nothing from a padded slot or a failed trial is counted."""
+"""What an update's trials say, as flat numbers. Nothing from a padded slot or a failed trial is counted, but for `plays`."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ Credits = Sequence[Sequence[Sequence[Credit]]]
 def describe(groups: Sequence[Group], credits: Credits, protocol: str) -> dict[str, float]:
     """Success by position, returns and advantages by role, invalid and cut replies, documents, tokens.
 
+    Only `plays`, the attempts that were made, counts padded slots and failed trials too.
+
     `document/change` is the share of the carried text that a curate or reflect turn changed (see `measures.change`);
     `credit/flat_groups` the share of groups in which every advantage is 0, so that nothing is learnt from them.
 
@@ -44,6 +46,7 @@ def describe(groups: Sequence[Group], credits: Credits, protocol: str) -> dict[s
     out |= {f"invalid/{role}": share for role, share in invalid(turns).items()}
     out["cut"] = _mean([cut(turns)])
     out["turns"] = _mean(len(attempt.turns) for _, attempt in attempts)
+    out["plays"] = float(sum(len(trial.attempts) for trial in trials))
     out["failed_trials"] = float(sum(trial.error is not None for trial in trials))
     out["document/chars"] = _mean(len(attempt.document_in) for position, attempt in attempts if position)
     out["document/change"] = _mean(share for _, share in changes(trials))

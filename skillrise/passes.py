@@ -126,7 +126,8 @@ class Stats:
         The latter is the effective sample share, (sum w)^2 / (n sum w^2): 1 where all weigh the same, 1 / n where one
         token has all the weight.
         """
-        exact = weights.detach().double()  # weights close to 1 have a spread that float32 rounds away
+        # On the CPU, as Apple GPUs know no float64; weights close to 1 have a spread that float32 rounds away.
+        exact = weights.detach().cpu().double()
         self.add(name, exact)
         self.squares[name] = self.squares.get(name, 0.0) + float(exact.square().sum())
 

@@ -127,7 +127,7 @@ def difference(
     """The rate of `a` minus that of `b`, with a bootstrap interval and a permutation test.
 
     The interval is that of `interval`: paired, both are resampled at the same clusters; the seeds of the two are drawn
-    apart. Where that has no spread, the two intervals are put together as Newcombe (1998) does.
+    apart. Where that has no spread, or there is one cluster, the two intervals are put together as Newcombe (1998) does.
 
     p says how unusual the difference is if it makes no difference which of the two played a held-out cluster, given these
     trained policies: it is about other held-out clusters, not about training anew (the interval is about both). Paired,
@@ -163,7 +163,7 @@ def difference(
         rates_a, rates_b = ([_rates(s, part, rng) for part in d] for s, d in ((a, draws), (b, others)))
         drawn = [np.concatenate(rates_a) - np.concatenate(rates_b)]
     low, high = _percentiles(np.concatenate(drawn), level)
-    if high - low < ROUNDING:
+    if high - low < ROUNDING or min(a.total.shape[1], b.total.shape[1]) < 2:  # one cluster says nothing of others
         low, high = _newcombe(found, interval(a, level, resamples, seed), interval(b, level, resamples, seed))
     p = _flipped(a, b, resamples, rng) if paired else _dealt(a, b, resamples, rng)
     return Difference(found, min(found, low), max(found, high), p, paired)

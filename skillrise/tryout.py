@@ -96,9 +96,10 @@ def _asked(
     pair = TaskSequence("dry-run", tried.task.family, (tried.task,) * 2, (False,) * 2)
     game = play(pair, how, document, reflections)
     request = next(game)
-    seen = replace(tried.longest, task=tried.start.task, won=False, done=False)
+    start = replace(tried.start, won=False, done=False)  # a task may open solved
+    seen = replace(tried.longest, task=start.task, won=False, done=False)
     while not (isinstance(request, Reset) and request.position):
-        reply: Reply = tried.start if isinstance(request, Reset) else seen
+        reply: Reply = start if isinstance(request, Reset) else seen
         if isinstance(request, Ask):
             yield request.prompt
             reply = Completion(say(request.prompt))

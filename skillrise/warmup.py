@@ -63,7 +63,8 @@ def play_demonstrations(
 ) -> list[Trial]:
     """Play each demonstration as a trial of one task, with its notes as the reply of the role that carries.
 
-    Trials that the environment failed, or that did not come to an end with the expert's actions, are left out.
+    Trials that the environment failed, or that did not come to an end with the expert's actions, are left out; so is a
+    carry turn without notes, and one whose empty notes are no valid reflection.
 
     Raises:
         InputError: If none is left.
@@ -83,9 +84,9 @@ def play_demonstrations(
         jobs = [_job(n, shown[n], carry, config.seed) for n in mine]
         played |= zip(mine, rollout.play(jobs, _further(progress, len(played), len(shown))), strict=True)
     trials = [
-        played[n] if demonstration.notes is not None else replace(played[n], carries=())
-        for n, demonstration in enumerate(shown)
-        if played[n].error is None and all(turn.valid for turn in played[n].attempts[0].turns)
+        replace(trial, carries=tuple(turn for turn in trial.carries if turn.valid))
+        for trial in (played[n] for n in range(len(shown)))
+        if trial.error is None and all(turn.valid for turn in trial.attempts[0].turns)
     ]
     if not trials:
         raise InputError("No demonstration could be played to its end: see `skillrise doctor` for the environment.")

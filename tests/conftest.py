@@ -7,19 +7,44 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
+import re
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from skillrise import cli
 from skillrise.curriculum import build, catalogue, write
-from skillrise.types import TaskSequence
+from skillrise.types import Prompt, TaskSequence
+from skillrise_envs.keydoor import THEMES
 
 settings.register_profile("loaded machine", deadline=None)  # a busy processor is no fault of the code
 settings.load_profile("loaded machine")
 
 KEYDOOR = "skillrise_envs:skillrise/KeyDoor-v0"
+
+
+def run(
+    *arguments: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> tuple[int, str, str]:
+    """Exit code, output and errors of one verb, in this process."""
+    monkeypatch.setattr(sys, "argv", ["skillrise", *map(str, arguments)])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    out, err = capsys.readouterr()
+    return int(end.value.code or 0), out, err
+
+
+def remembers(prompt: Prompt) -> str:
+    """Plays KeyDoor at its optimum: writes down which keys fail or fit; tries what fits, else what is not known to fail."""
+    said = " ".join(message.content for message in prompt.messages if message.role == "user")
+    known = dict(re.findall(r"(\w+) (fits|fails)\.", said))
+    if prompt.role == "curate":
+        return f"<skill>{' '.join(f'{name} {what}.' for name, what in known.items())}</skill>"
+    fits = [name for name, what in known.items() if what == "fits"]
+    return f"<action>try {[*fits, *(name for name in THEMES['colour'][:8] if name not in known)][0]}</action>"
 
 
 def houses(split: str, k: int, n: int) -> list[TaskSequence]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
+import sys
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -39,6 +41,10 @@ class Nasty(TextEnv):
             raise RuntimeError("broken")
         if action == "exit":
             os._exit(3)
+        if action == "quit":
+            sys.exit(3)
+        if action == "be told to end":
+            os.kill(os.getpid(), signal.SIGTERM)
         text = {"flood": "x" * 1_000_000, "surrogate": "half a letter \ud800"}.get(
             action, f"{os.getpid()} {self.number}"
         )

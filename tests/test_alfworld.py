@@ -499,6 +499,23 @@ def test_a_demonstration_may_search_before_it_knows(data: Path) -> None:
     env.close()
 
 
+def test_what_a_search_has_opened_is_not_opened_again(tmp_path: Path) -> None:
+    goal = "(objectType ?o MugType) (receptacleType ?r FridgeType) (inReceptacle ?o ?r)"
+    opens = [*WALKTHROUGH[:3], "go to fridge 1", "open fridge 1", "move mug 1 to fridge 1"]
+    write(tmp_path, game("put a mug in fridge.", goal, walkthrough=opens))
+    env, searched = ALFWorldEnv(str(tmp_path), detours=3), 0
+    task = next(env.catalogue("train"))
+    for seed in range(12):
+        actions = env.demonstrate(task, seed).actions
+        *_, end = turns = list(play(env, task.spec, list(actions)))
+        assert end[4]["won"]
+        assert not any(turn[0] == "Nothing happens." for turn in turns)
+        assert actions.count("open fridge 1") == 1
+        searched += actions.index("open fridge 1") < actions.index("take mug 1 from cabinet 1")
+    assert searched
+    env.close()
+
+
 def test_what_a_demonstration_may_be_given_is_checked(data: Path) -> None:
     for wrong in ({"detours": -1}, {"remarks": 1.5}):
         with pytest.raises(InputError, match="detours and remarks"):

@@ -9,22 +9,9 @@ from pathlib import Path
 
 import pytest
 import tomli_w
-from conftest import table
-
-from skillrise import cli
+from conftest import run, table
 
 ROOT = Path(__file__).parent.parent
-
-
-def run(
-    *arguments: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> tuple[int, str, str]:
-    """Exit code, output and errors of one verb, in this process."""
-    monkeypatch.setattr(sys, "argv", ["skillrise", *map(str, arguments)])
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    out, err = capsys.readouterr()
-    return int(end.value.code or 0), out, err
 
 
 def test_warm_up_train_evaluate_report(

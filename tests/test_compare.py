@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,12 @@ from test_report import HOSTILE, Page
 
 from skillrise import cli
 from skillrise.compare import Experiment, Problem, read_experiment, run_experiment, write_comparison
-from skillrise.compare.curves import curve
+from skillrise.compare.curves import curve, training_curves
 from skillrise.compare.numbers import measure
 from skillrise.compare.runner import plan
+from skillrise.compare.table import as_csv, markdown, notes
 from skillrise.config import dump
+from skillrise.curriculum import read, write
 from skillrise.errors import InputError, SkillRiseError
 from skillrise.rundir import RunDir
 from skillrise.statistics import holm
@@ -173,13 +176,18 @@ def test_an_unfinished_run_goes_on_and_finished_ones_stay(
     train(unfinished.config.model_copy(update={"steps": 1}), unfinished.folder)
     first = RunDir(unfinished.folder).history()
     before = finished(copied.folder)
-    assert [(part.name, part.why, part.plays) for part in plan(copied)] == [("none/seed-1", "1 updates", 18)]
+    assert [(part.name, part.why, part.plays) for part in plan(copied)] == [
+        ("none/seed-1", "1 updates", 18),
+        ("none/seed-1/cross", "its run is not done", 18),
+        ("none/seed-1/repeat", "its run is not done", 12),
+    ]
     assert run_experiment(copied) == []
     assert RunDir(unfinished.folder).history()[:1] == first
     assert len(RunDir(unfinished.folder).history()) == 2
     after = finished(copied.folder)
     touched = {path for path in before if after.get(path) != before[path]}
     assert all("none/seed-1" in path for path in touched)
+    assert str(copied.folder / "evaluations/cross/none/seed-1.json") in touched, "it was of the training that is gone"
 
 
 @pytest.mark.slow
@@ -248,6 +256,9 @@ def test_finished_runs_of_another_configuration_are_refused(copied: Experiment) 
         "skillrise": [0],
         "as-it-comes": [0],
     }
+    costs = {variant["name"]: variant["trained"] for variant in result["variants"]}
+    assert (costs["skillrise"]["seeds"], costs["none"]) == ([0], None)
+    assert {c.variant for curves in training_curves(copied).values() for c in curves} == {"skillrise"}
 
 
 def test_a_longer_run_is_refused(copied: Experiment, keydoor_files: dict[str, Path]) -> None:
@@ -263,6 +274,37 @@ def test_another_warm_start_is_refused(copied: Experiment, keydoor_files: dict[s
     problems = run_experiment(read_experiment(path, copied.folder))
     assert [problem.unit for problem in problems] == ["warm"]
     assert "warmup.steps" in problems[0].what
+
+
+def test_what_began_from_a_warm_start_that_is_gone_is_not_mixed_with_a_new_one(copied: Experiment) -> None:
+    shutil.rmtree(copied.folder / "warm")
+    problems = run_experiment(copied)
+    assert [problem.unit for problem in problems] == ["warm"]
+    assert "the warm start is gone" in problems[0].what
+    assert not (copied.folder / "warm").exists()
+    shutil.rmtree(copied.folder / "runs")
+    shutil.rmtree(copied.folder / "evaluations")
+    assert plan(copied)[0].name == "warm"
+
+
+def test_other_tasks_under_the_same_names_are_played_again(
+    copied: Experiment, keydoor_files: dict[str, Path], tmp_path: Path
+) -> None:
+    rebuilt = [
+        replace(s, tasks=tuple(replace(t, spec={**t.spec, "tries": 3}) for t in s.tasks))
+        for s in read(keydoor_files["test"])
+    ]
+    write(tmp_path / "rebuilt.jsonl", rebuilt)
+    evaluation = [
+        {
+            "name": "cross",
+            "sequences": str(tmp_path / "rebuilt.jsonl"),
+            "set": {"evaluation.sequences": 3},
+            "trials": 2,
+        }
+    ]
+    changed = read_experiment(write_experiment(tmp_path, keydoor_files, evaluation=evaluation), copied.folder)
+    assert {part.why for part in plan(changed, ["as-it-comes"])} == {"made on other sequences"}
 
 
 def test_an_evaluation_that_was_made_otherwise_is_played_again(
@@ -459,6 +501,43 @@ def test_numbers_against_a_computation_by_hand(keydoor_files: dict[str, Path], t
     assert rows["b"]["ratio"]["sampled"] == pytest.approx((100 / 8) / (100 / 6.5))
 
 
+def test_task_plays_of_training_are_those_that_were_made(keydoor_files: dict[str, Path], tmp_path: Path) -> None:
+    a = [outcome("s0", [0, 1])]
+    experiment = crafted(tmp_path, keydoor_files, {"a": [a], "b": [a]})
+    for name, plays in (("a", [7, 8]), ("b", [7, None])):
+        run = RunDir(experiment.folder / "runs" / name / "seed-0")
+        run.rewind(0)
+        for step, n in enumerate(plays, 1):
+            run.log({"step": step, "tokens/sampled": 30, **({"plays": n} if n else {})})
+    found = {variant["name"]: variant for variant in measure(experiment)["variants"]}
+    assert found["a"]["trained"]["plays"] == 15
+    assert found["b"]["trained"]["plays"] == 7 + 18, "an older version did not count them"
+    assert found["b"]["ratio"]["sampled"] == pytest.approx(15 / 25)
+
+
+def test_families_that_only_some_seed_has_are_counted(keydoor_files: dict[str, Path], tmp_path: Path) -> None:
+    seeds = [[outcome("s0", [1])], [outcome("s0", [1]), outcome("s1", [0], family="barn")]]
+    row = measure(crafted(tmp_path, keydoor_files, {"a": seeds}))["evaluations"][0]["rows"][0]
+    assert {family: rate["n"] for family, rate in row["by_family"].items()} == {"house": 2, "barn": 1}
+
+
+def test_sequences_of_other_lengths_compare_at_the_last_position_of_both(
+    keydoor_files: dict[str, Path], tmp_path: Path
+) -> None:
+    a, b = ([outcome(f"s{n}", won) for n in range(3)] for won in ([0, 1], [1, 1, 0]))
+    result = measure(crafted(tmp_path, keydoor_files, {"a": [a], "b": [b]}))
+    gaps = result["evaluations"][0]["rows"][1]["difference"]
+    assert (gaps["last"]["position"], gaps["last"]["difference"]) == (2, 0.0)
+    rows = [row for row in csv.DictReader(as_csv(result).splitlines()) if row["variant"] == "b"]
+    assert [row["difference"] != "" for row in rows] == [True, False, True, False]
+
+
+def test_notes_are_whole_whatever_the_title(keydoor_files: dict[str, Path], tmp_path: Path) -> None:
+    a = [outcome("s0", [0, 1])]
+    result = measure(crafted(tmp_path, keydoor_files, {"a": [a]}, variant={"a": {"title": "x" * 80}}))
+    assert notes(result)[1] in markdown(result)
+
+
 def test_other_sequences_are_not_paired_and_trials_pool(keydoor_files: dict[str, Path], tmp_path: Path) -> None:
     a = [outcome(f"s{n}", [0, 1], [1, n % 2]) for n in range(5)]
     b = [outcome(f"t{n}", [0, 0], [0, n % 2]) for n in range(5)]
@@ -530,6 +609,7 @@ def markdown_tables(experiment: Experiment) -> list[str]:
         ({"seeds": [0, 1_000_003]}, "1000003, which is among the training seeds"),
         ({"variant": {"a": {}, "b": {"set": {"evaluation.seed": 5}}}}, "would not pair"),
         ({"variant": {"a": {}, "b": {"set": {"learner.mixed_precision": "bf16"}}}}, "mixed_precision"),
+        ({"warmup": {"set": {"learner.mixed_precision": "bf16"}}}, "mixed_precision"),
     ],
 )
 def test_wrong_experiments_are_refused_in_one_sentence(

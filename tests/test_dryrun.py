@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -18,7 +19,7 @@ from hypothesis import settings as hypothesis
 from hypothesis import strategies as st
 
 from skillrise import cli
-from skillrise.config import LoraConfig, PlayConfig, PolicyConfig, RunConfig, load, parse
+from skillrise.config import LoraConfig, PlayConfig, PolicyConfig, RunConfig, dump, load, parse
 from skillrise.credit import scheme
 from skillrise.curriculum import write
 from skillrise.dryrun import dry_run
@@ -29,7 +30,7 @@ from skillrise.play import Ask, play
 from skillrise.pool import InlinePool
 from skillrise.rollout import Rollout
 from skillrise.sizing import gpus, memory, model, update
-from skillrise.tryout import most_context, opening, try_environment
+from skillrise.tryout import Tried, most_context, opening, try_environment
 from skillrise.types import Completion, Group, Message, Observation, Prompt, Role, Task, TaskSequence
 
 ROOT = Path(__file__).parent.parent
@@ -157,6 +158,21 @@ def test_tokens_are_counted_as_they_are_trained(tiny_folder: Path, said: list[st
     assert counter.chat(messages) == len(chat.start(messages))
 
 
+def test_templates_render_as_the_library_renders_them(tiny_folder: Path, tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_folder, folder)
+    (folder / "chat_template.jinja").write_text(
+        "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}"
+        "{% if tools is not none or documents is not none %}open the door{% endif %}"
+    )
+    expected = AutoTokenizer.from_pretrained(folder).apply_chat_template(
+        [{"role": "user", "content": "try red"}], tokenize=True, return_dict=False
+    )
+    assert Counter(folder).chat([Message("user", "try red")]) == len(expected)
+
+
 def test_without_a_tokenizer_four_characters_are_a_token(tmp_path: Path) -> None:
     for counter in (Counter(), Counter(tmp_path)):
         assert not counter.exact
@@ -239,6 +255,41 @@ def test_a_fault_is_told_once_and_everything_else_is_still_looked_at(
     assert {"run", "folder", "sequences", "model", "engine"} <= {finding.topic for finding in findings}
 
 
+def test_task_plays_under_repeat_are_each_different_task_up_to_k_times(
+    keydoor_files: dict[str, Path], tmp_path: Path
+) -> None:
+    changes = {"curriculum": {"dev": str(keydoor_files["test"])}, "evaluation": {"every": 1, "sequences": 2}}
+    for protocol, said in (("cross", "3 evaluations of 6 task"), ("repeat", "3 evaluations of at most 18 task")):
+        run = parse(table(keydoor_files["train"], play={"protocol": protocol}, **changes), "test")
+        text = " ".join(found(run, tmp_path / "run", "fact"))
+        assert said in text
+        assert ("tasks = at most 18 task plays" in text) == ("at most 54 task plays" in text) == (protocol == "repeat")
+
+
+def test_what_is_carried_is_at_most_as_long_as_its_characters_allow(
+    keydoor_files: dict[str, Path], tmp_path: Path
+) -> None:
+    for chars, warned in ((4000, True), (8, False)):
+        how = {"document_tokens": 500, "document_chars": chars, "carry": "skill"}
+        run = parse(table(keydoor_files["train"], play=how, policy={"context_tokens": 800}), "test")
+        assert any("at its limit of" in text for text in found(run, tmp_path / "run", "warning")) == warned
+
+
+def test_a_task_that_opens_solved_is_looked_at_like_others() -> None:
+    seen = Observation("lit", "task", None, True, 1.0, True)
+    tried = Tried(Task("env", {}, "f"), seen, seen, "go", 1, (0.0, 0.0, 0.0))
+    assert set(opening(PlayConfig(), tried, Counter())) == {"solve", "curate"}
+
+
+@pytest.mark.parametrize("changes", [{"pool": {"kind": "ray"}}, {"engine": {"replicas": 2}}])
+def test_ray_that_is_asked_for_and_missing_is_told(
+    keydoor_files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
+) -> None:
+    monkeypatch.setattr("skillrise.dryrun.find_spec", lambda name: None)
+    run = parse(table(keydoor_files["train"], **changes), "test")
+    assert any("skillrise[ray]" in text for text in found(run, tmp_path / "run", "warning"))
+
+
 def test_a_held_out_task_that_is_trained_on_is_a_fault(keydoor_files: dict[str, Path], tmp_path: Path) -> None:
     run = parse(table(keydoor_files["train"], curriculum={"dev": str(keydoor_files["train"])}), "test")
     assert "holds a task that" in found(run, tmp_path / "run", "fault")[0]
@@ -272,11 +323,17 @@ def test_an_environment_that_breaks_is_a_fault(tmp_path: Path, start: str | None
 def test_folders(keydoor_files: dict[str, Path], tmp_path: Path) -> None:
     run = parse(table(keydoor_files["train"]), "test")
     assert "holds no run to resume" in found(run, tmp_path, "fault", resume=True)[0]
-    (tmp_path / "config.toml").touch()
+    (tmp_path / "config.toml").write_text(dump(run))
+    (tmp_path / "checkpoints").mkdir()
+    assert found(run, tmp_path, "fault") == [], "a start that failed is no run"
     (tmp_path / "metrics.jsonl").touch()
     assert "already holds a run" in found(run, tmp_path, "fault")[0]
     assert found(run, tmp_path, "fault", resume=True) == []
     assert "cannot be written to" in found(run, tmp_path / "metrics.jsonl" / "run", "fault")[0]
+    other = parse(table(keydoor_files["train"], credit={"gamma": 0.1}), "test")
+    assert "had another 'credit.gamma'" in found(other, tmp_path, "fault", resume=True)[0]
+    (tmp_path / "checkpoints" / "step-000001").mkdir()
+    assert "step-000001 is damaged" in found(run, tmp_path, "fault", resume=True)[0]
 
 
 def test_processes_are_those_of_the_launcher(
@@ -307,6 +364,9 @@ def test_a_model_folder_is_read(keydoor_files: dict[str, Path], tiny_folder: Pat
     run = parse(table(keydoor_files["train"], policy={"source": str(broken)}), "test")
     assert "config.json cannot be read" in found(run, tmp_path / "run", "fault")[0]
     (broken / "config.json").write_text("{}")
+    for content in ("{", "[]", '{"chat_template": [{}]}'):
+        (broken / "tokenizer_config.json").write_text(content)
+        assert "tokenizer_config.json or chat_template.jinja cannot be read" in found(run, tmp_path / "run", "fault")[0]
     (broken / "tokenizer.json").write_text("{}")
     assert "tokenizer.json cannot be read" in found(run, tmp_path / "run", "fault")[0]
 

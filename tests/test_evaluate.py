@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import random
-import re
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,15 +13,16 @@ from typing import Any
 
 import nasty_envs
 import pytest
-from conftest import KEYDOOR, houses, table
+from conftest import KEYDOOR, houses, remembers, table
+from rich.console import Console
 
 from skillrise.config import EvaluationConfig, PlayConfig, PoolConfig, parse
 from skillrise.curriculum import build, identity
-from skillrise.display import evaluation_notes
+from skillrise.display import evaluation_notes, rates_table
 from skillrise.engine import Sampling, ScriptedEngine
 from skillrise.env import make
 from skillrise.errors import InputError, SkillRiseError
-from skillrise.evaluate import evaluate, evaluate_file, optimum, repeated
+from skillrise.evaluate import digest, evaluate, evaluate_file, optimum, repeated
 from skillrise.pool import InlinePool, pool
 from skillrise.session import Silent
 from skillrise.types import Completion, Prompt, Task, TaskSequence, Trial
@@ -30,22 +31,12 @@ NAMES = ("red", "blue", "green", "black", "white", "pink", "gold", "grey")
 HOW = PlayConfig(prompts="brief", turns=6)
 
 
-def oracle(prompt: Prompt) -> str:
-    """Writes down which keys fail or fit; tries the one that fits, else one that is not known to fail."""
-    said = " ".join(message.content for message in prompt.messages if message.role == "user")
-    known = dict(re.findall(r"(\w+) (fits|fails)\.", said))
-    if prompt.role == "curate":
-        return f"<skill>{' '.join(f'{name} {what}.' for name, what in known.items())}</skill>"
-    fits = [name for name, what in known.items() if what == "fits"]
-    return f"<action>try {[*fits, *(name for name in NAMES if name not in known)][0]}</action>"
-
-
 def many_houses(k: int, n: int) -> list[TaskSequence]:
     return build(make(KEYDOOR, {"houses": n}).catalogue("test"), k, seed=0, per_family=1)
 
 
 def evaluated(
-    sequences: Sequence[TaskSequence], script: Any = oracle, **settings: Any
+    sequences: Sequence[TaskSequence], script: Any = remembers, **settings: Any
 ) -> tuple[dict[str, Any], list[Trial]]:
     how = settings.pop("how", HOW)
     with pool(PoolConfig(kind="inline")) as some:
@@ -145,7 +136,7 @@ def test_the_same_seed_gives_the_same_result_and_sampling_is_passed_on() -> None
 
     runs = []
     for seed in (0, 0, 1):
-        engine = Recorder(oracle)
+        engine = Recorder(remembers)
         engine.asked = []
         with pool(PoolConfig(kind="inline")) as some:
             evaluate(houses("test", 3, 2), engine, some, HOW, settings=EvaluationConfig(temperature=0.25, seed=seed))
@@ -164,6 +155,31 @@ def test_an_optimum_only_where_every_environment_knows_it() -> None:
     assert optimum([mixed]) is None
     short = replace(good[0], tasks=good[0].tasks[:1], padded=(False,))
     assert optimum([good[1], short]) == [0.25, 0.5, 0.75]
+
+
+def test_the_optimum_is_that_of_the_slots_that_count() -> None:
+    one, two = houses("test", 3, 2)
+    short = replace(two, tasks=two.tasks[1:], padded=(False, True))
+    assert optimum([replace(one, padded=(True, False, False)), short]) == [0.25, 0.5, 0.75]
+    odd = replace(
+        two, tasks=tuple(replace(t, spec={**t.spec, "tries": 4}) for t in two.tasks), padded=(False, True, True)
+    )
+    assert optimum([one, odd]) == [(0.25 + 0.5) / 2, 0.5, 0.75]
+    result, _ = evaluated([replace(s, padded=(False, False, True)) for s in (one, two)])
+    assert result["optimum"] == [0.25, 0.5, None]
+    out = io.StringIO()
+    longer = {**result, "positions": [1, 2, 3, 4], **{key: [*result[key], 0.5] for key in ("success", "low", "high")}}
+    rates_table([{**result, "n": [3, 1, 0]}, longer], Console(file=out, width=120))
+    rows = [line.split() for line in out.getvalue().splitlines()]
+    assert [row[-1] for row in rows if row and row[0] in ("1", "3", "all")] == ["0.25", "-", "0.31"]
+
+
+def test_a_digest_knows_sequences_of_the_same_names_apart() -> None:
+    one, two = houses("test", 3, 2)
+    renamed = replace(two, id=one.id)
+    result, _ = evaluated([one])
+    assert result["digest"] == digest([one]) == digest(houses("test", 3, 2)[:1])
+    assert len({digest(some) for some in ([one], [renamed], [two], [replace(one, padded=(True, False, False))])}) == 4
 
 
 class Counting(ScriptedEngine):
@@ -185,7 +201,7 @@ class Counting(ScriptedEngine):
 
 def clumsy(prompt: Prompt) -> str:
     """One reply in four has no form."""
-    return "hm" if random.random() < 0.25 else oracle(prompt)
+    return "hm" if random.random() < 0.25 else remembers(prompt)
 
 
 def test_each_sequence_may_be_played_several_times() -> None:
@@ -197,7 +213,7 @@ def test_each_sequence_may_be_played_several_times() -> None:
             seeds.append((identity(task), seed))
             super().reset(key, task, seed, admissible)
 
-    engines = {n: Counting(oracle) for n in (1, 3)}
+    engines = {n: Counting(remembers) for n in (1, 3)}
     for n, engine in engines.items():
         result, trials = evaluate(sequences, engine, Watched(), HOW, trials=n)
         assert [t.sequence.id for t in trials] == [s.id for s in sequences for _ in range(n)]

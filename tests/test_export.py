@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import sys
 import unicodedata
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tomli_w
 from conftest import houses, table
+from conftest import run as verb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skillrise import cli
 from skillrise.config import PlayConfig, PoolConfig, RunConfig, parse
 from skillrise.engine import ScriptedEngine
 from skillrise.errors import InputError
@@ -263,6 +263,23 @@ def test_ties_go_to_the_later_then_the_shorter() -> None:
     assert best([Written("f", "e", "unread", 0)]) == {}
 
 
+@pytest.mark.parametrize("every", [False, True])
+def test_what_was_given_and_only_carried_on_was_not_written(tmp_path: Path, every: bool) -> None:
+    kept = trial(*[attempt("given", True)] * 3, name="kept")
+    file = written(tmp_path, kept, trial(attempt("given", True, "own"), attempt("own", False), name="own"))
+    assert [w.text for _, w in export(file, tmp_path / "skills", every=every)] == ["own"]
+    with pytest.raises(InputError, match="no document was written"):
+        export(written(tmp_path, kept), tmp_path / "none", every=every)
+
+
+def test_a_padded_success_makes_no_trial_the_best(tmp_path: Path) -> None:
+    first = trial(attempt("", True, "first"), attempt("first", False))
+    second = trial(attempt("", False, "second"), attempt("second", True), attempt("second", True))
+    second["sequence"]["padded"] = [False, False, True]
+    [(_, w)] = export(written(tmp_path, first, second), tmp_path / "skills", every=True)
+    assert w.text == "first"
+
+
 def test_padded_readers_do_not_count(tmp_path: Path) -> None:
     one = trial(attempt("", True), attempt("only padded", True), attempt("read", False))
     one["sequence"]["padded"][1] = True
@@ -380,12 +397,7 @@ def test_the_verb_and_the_option(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["skillrise", *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        out, err = capsys.readouterr()
-        return int(end.value.code or 0), out, err
+    run = partial(verb, monkeypatch=monkeypatch, capsys=capsys)
 
     document = "# When to use\nDoors.\n\n---\nTry\u2028red.  \n"
     source = written(tmp_path, trial(attempt("", True), attempt(document, True), family="house\x1b[31m"))

@@ -11,7 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skillrise.measures import FAMILIES, by_family, change, changes, outcome, passes, rates, sample, wins
+from skillrise.measures import (
+    FAMILIES,
+    by_family,
+    change,
+    changes,
+    outcome,
+    over_positions,
+    passes,
+    rates,
+    sample,
+    wins,
+)
 from skillrise.statistics import interval, wilson
 from skillrise.types import Attempt, Completion, Prompt, Task, TaskSequence, Trial, Turn
 
@@ -120,6 +131,12 @@ def test_changes_are_those_that_a_turn_made_to_what_is_scored() -> None:
     assert changes([replace(wrote, error="died"), trial(True, True)]) == []
     hidden = replace(wrote, sequence=replace(wrote.sequence, padded=(False, True, False, False)))
     assert changes([hidden]) == [(2, 0.0), (3, 0.5)]
+
+
+def test_a_rate_over_positions_weighs_them_by_their_slots() -> None:
+    assert over_positions([0.25, 0.5, None], [3, 1, 0]) == 1.25 / 4
+    assert over_positions([None], [0]) is None
+    assert over_positions([0.5, 0.5], [0, 0]) is None
 
 
 WORDS = st.lists(st.sampled_from(["key", "red", "the"]), max_size=12).map(" ".join)

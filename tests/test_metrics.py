@@ -69,7 +69,7 @@ def test_a_failed_trial_is_counted_as_failed_and_nowhere_else() -> None:
     good, bad = played(True, True), replace(played(False, False, valid=False), error="died")
     alone = describe([Group(SEQUENCE, (good,))], [[credits(good)]], "cross")
     both = describe([Group(SEQUENCE, (good, bad))], [[credits(good), credits(bad, None)]], "cross")
-    assert both == {**alone, "failed_trials": 1.0}
+    assert both == {**alone, "failed_trials": 1.0, "plays": 2 * alone["plays"]}
 
 
 def test_padded_slots_are_not_counted() -> None:
@@ -81,6 +81,7 @@ def test_padded_slots_are_not_counted() -> None:
     assert found["success/all"] == 1.0
     assert found["invalid/solve"] == 0.0  # the invalid reply was in the padded slot
     assert found["turns"] == 1.0
+    assert found["plays"] == 4.0
     assert found["tokens/prompt"] == 2 * (5 + 10)  # what the curate turn and the second task read
 
 
@@ -103,7 +104,7 @@ def test_a_group_whose_advantages_are_all_zero_is_flat() -> None:
 def test_repeat_counts_a_solved_task_as_solved() -> None:
     trial = Trial(SEQUENCE, (attempt(0, True, turn("solve", 0)),))
     found = describe([Group(SEQUENCE, (trial,))], [[credits(trial)]], "repeat")
-    assert (found["success/p1"], found["success/p2"]) == (1.0, 1.0)
+    assert (found["success/p1"], found["success/p2"], found["plays"]) == (1.0, 1.0, 1.0)
 
 
 def test_nothing_but_failures() -> None:

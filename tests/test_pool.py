@@ -18,6 +18,7 @@ import nasty_envs
 import pytest
 from conftest import houses
 
+from skillrise import cli
 from skillrise.config import PoolConfig
 from skillrise.env import MAX_CHARS
 from skillrise.errors import EnvironmentFailure, InputError
@@ -181,6 +182,20 @@ def test_an_environment_that_raised_is_not_used_again(kind: str, when: str) -> N
         assert second != first
         some.release("b")
         assert start(some, "c")["c"] == second  # a sound one is
+
+
+def test_an_environment_cannot_end_the_process_but_sigterm_can() -> None:
+    before = signal.signal(signal.SIGTERM, cli._terminated)
+    try:
+        with InlinePool() as some:
+            start(some, "a", "b")
+            some.act("a", "quit")
+            assert isinstance(gather(some, 1)["a"], EnvironmentFailure)
+            with pytest.raises(SystemExit) as end:
+                some.act("b", "be told to end")
+        assert end.value.code == 128 + signal.SIGTERM
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_trials_alive_at_once_have_environments_of_their_own(kind: str) -> None:

@@ -19,6 +19,7 @@ from skillrise.engine.hf import HFEngine
 from skillrise.errors import InputError, SkillRiseError
 from skillrise.learner import Learner
 from skillrise.loss import kl_loss, policy_loss
+from skillrise.passes import Stats
 from skillrise.policy import Policy
 from skillrise.pool import InlinePool
 from skillrise.rollout import Rollout
@@ -209,6 +210,19 @@ def test_on_policy_all_tokens_weigh_the_same(policy: Policy) -> None:
     assert metrics["loss/importance_std"] < 1e-4
     assert metrics["loss/importance_ess"] == pytest.approx(1.0, abs=1e-6)
     assert metrics["loss/kl_sampler"] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_weights_are_described_where_the_device_knows_no_float64() -> None:
+    class Apple(torch.Tensor):
+        def double(self) -> torch.Tensor:  # type: ignore[override]
+            raise TypeError("MPS has no float64")
+
+        def cpu(self) -> torch.Tensor:  # type: ignore[override]
+            return self.as_subclass(torch.Tensor)
+
+    stats = Stats()
+    stats.add_weights("w", torch.tensor([1.0, 3.0]).as_subclass(Apple))
+    assert stats.everywhere() == {"w": 2.0, "w_std": 1.0, "w_ess": 0.8}
 
 
 def test_kl_holds_on_to_the_initial_policy(policy: Policy) -> None:

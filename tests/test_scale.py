@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,11 +13,10 @@ from typing import Any
 
 import pytest
 import tomli_w
-from conftest import KEYDOOR, houses, table
+from conftest import KEYDOOR, houses, remembers, run, table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skillrise import cli
 from skillrise.config import PoolConfig, RunConfig, parse
 from skillrise.curriculum import build, identity, write
 from skillrise.engine import ScriptedEngine
@@ -35,16 +32,6 @@ from skillrise_envs.keydoor import THEMES, secret
 
 NAMES = THEMES["colour"][:8]
 ABOUT = {"model": "scripted", "checkpoint": None, "step": 0}
-
-
-def remembers(prompt: Prompt) -> str:
-    """Writes down which keys fail or fit; tries the one that fits, else the first that is not known to fail."""
-    said = " ".join(message.content for message in prompt.messages if message.role == "user")
-    known = dict(re.findall(r"(\w+) (fits|fails)\.", said))
-    if prompt.role == "curate":
-        return f"<skill>{' '.join(f'{name} {what}.' for name, what in known.items())}</skill>"
-    fits = [name for name, what in known.items() if what == "fits"]
-    return f"<action>try {[*fits, *(name for name in NAMES if name not in known)][0]}</action>"
 
 
 def forgets(prompt: Prompt) -> str:
@@ -375,16 +362,6 @@ def test_failed_trials_count_nowhere_and_are_told(tmp_path: Path) -> None:
         assert entry["n"] == 6 * entry["k"]
         assert entry["failed"] > 0
         assert entry["optimum"] is None
-
-
-def run(
-    *arguments: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> tuple[int, str, str]:
-    monkeypatch.setattr(sys, "argv", ["skillrise", *map(str, arguments)])
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    out, err = capsys.readouterr()
-    return int(end.value.code or 0), out, err
 
 
 def test_the_verbs(

@@ -190,6 +190,14 @@ def test_a_cluster_that_one_lacks_is_not_paired() -> None:
         difference(a, sample([0.0, 1.0, 0.0]), paired=True)
 
 
+@pytest.mark.parametrize("paired", [True, False])
+def test_one_cluster_says_nothing_of_others_however_many_seeds_played_it(paired: bool) -> None:
+    a, b = sample([9.0], [8.0], [9.0], slots=10.0), sample([2.0], [1.0], [2.0], slots=10.0)
+    found = difference(a, b, paired=paired)
+    assert found.high - found.low > 0.8
+    assert found.low <= found.difference <= found.high
+
+
 @given(st.integers(1, 6).flatmap(lambda n: st.tuples(samples(clusters=n), samples(clusters=n))))
 @settings(deadline=None)
 def test_flips_of_few_clusters_are_counted_exactly(pair: tuple[Sample, Sample]) -> None:

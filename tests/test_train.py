@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -16,12 +17,15 @@ from typing import Any
 import pytest
 import tomli_w
 from conftest import KEYDOOR, houses, table
+from rich.console import Console
 
 from skillrise.config import LearnerConfig, parse
 from skillrise.curriculum import build, catalogue, write
+from skillrise.display import Live
 from skillrise.errors import InputError, SkillRiseError
 from skillrise.learner import Learner
 from skillrise.pool import InlinePool
+from skillrise.report import write_report
 from skillrise.rundir import RunDir
 from skillrise.session import Silent, load_trained, pick, read_sequences
 from skillrise.train import Training, learning_rate, play_as, train
@@ -175,6 +179,27 @@ def test_engines_that_do_not_fit_are_refused(
 ) -> None:
     with pytest.raises(InputError, match=said):
         train(parse(table(keydoor_files["train"], **changes), "test"), tmp_path / "run")
+
+
+def test_updates_in_which_nothing_moves_are_runs_too(keydoor_files: dict[str, Path], tmp_path: Path) -> None:
+    """A group of one has no contrast: no row is run, so that metrics lack what is measured in passes."""
+    content = table(
+        keydoor_files["train"],
+        steps=2,
+        rollout={"trials": 1},
+        credit={"scheme": "grpo", "invalid_penalty": 0.0},
+        play={"carry": "none"},
+        trackers=["tensorboard"],
+    )
+    shown = io.StringIO()
+    with Live(2, "flat", Console(file=shown)) as watch:
+        train(parse(content, "test"), tmp_path / "run", watch=watch)
+    rows = RunDir(tmp_path / "run").history()
+    assert [(row["loss/idle_rows"], row["loss/grad_norm"], row["plays"]) for row in rows] == [(1.0, 0.0, 6.0)] * 2
+    assert not [key for key in rows[0] if key in ("loss/policy", "loss/entropy")]
+    assert "step 2" in shown.getvalue()
+    RunDir(tmp_path / "run").log({**rows[1], "step": 3, "loss/entropy": 0.5})  # after which something moved
+    assert "entropy" in write_report(tmp_path / "run").read_text("utf-8")
 
 
 def test_sigterm_ends_a_run_with_its_workers(keydoor_files: dict[str, Path], tmp_path: Path) -> None:
@@ -387,17 +412,21 @@ def test_a_share_of_the_demonstrations_reads_and_writes_reflections(keydoor_file
     trials = play_demonstrations(shown, InlinePool(), config, lambda *counts: told.append(counts))
     assert told[-1] == (40, 40)
     assert told == sorted(told)
-    roles = [trial.carries[0].role for trial in trials]
+    roles = [trial.carries[0].role if trial.carries else "reflect" for trial in trials]
     assert 0.2 < roles.count("reflect") / 40 < 0.6
     assert set(roles) == {"curate", "reflect"}
-    for demonstration, trial in zip(shown, trials, strict=True):
-        attempt, carry = trial.attempts[0], trial.carries[0]
+    silent = 0
+    for demonstration, trial, role in zip(shown, trials, roles, strict=True):
+        attempt = trial.attempts[0]
         assert tuple(turn.action for turn in attempt.turns) == demonstration.actions
-        assert carry.action == (demonstration.notes or (None if carry.role == "reflect" else ""))
+        wordless = role == "reflect" and not demonstration.notes  # an empty reflection is invalid, and not taught
+        assert [carry.action for carry in trial.carries] == ([] if wordless else [demonstration.notes])
+        silent += wordless
         if demonstration.document:
             opening = attempt.turns[0].prompt.messages[0].content
-            assert opening.startswith("note lost " if carry.role == "reflect" else "skill ")
+            assert opening.startswith("note lost " if role == "reflect" else "skill ")
             assert demonstration.document in opening
+    assert silent
 
 
 def test_documents_are_put_before_experts_that_do_not_mind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from skillrise.compare.experiment import Experiment
+from skillrise.compare.state import sound
 from skillrise.report.load import read_metrics
 from skillrise.report.values import mean
 
@@ -32,7 +33,11 @@ class Curve:
 def training_curves(experiment: Experiment) -> dict[str, list[Curve]]:
     """Curves of success over all positions and at each, by metric; only what some run has."""
     runs = {
-        name: [rows for unit in experiment.of(name) if unit.folder is not None and (rows := read_metrics(unit.folder))]
+        name: [
+            rows
+            for unit in experiment.of(name)
+            if unit.folder is not None and sound(unit) and (rows := read_metrics(unit.folder))
+        ]
         for name in experiment.table.variant
     }
     keys = {key for seeds in runs.values() for rows in seeds for row in rows for key in row if _shown(key)}

@@ -153,7 +153,7 @@ def read_experiment(path: Path, folder: Path) -> Experiment:
         _put(raw, table.warmup.set, f"{path}: [warmup]")
         warm = parse(raw, f"{path}: [warmup]")
     units = tuple(_units(table, shared, path, folder))
-    _check_units(units, path)
+    _check_units(units, warm, path)
     return Experiment(path, folder, table, warm, units)
 
 
@@ -194,7 +194,7 @@ def _units(table: ExperimentTable, shared: dict[str, Any], path: Path, folder: P
             yield Unit(name, seed, config, run, tuple(evaluations))
 
 
-def _check_units(units: Sequence[Unit], path: Path) -> None:
+def _check_units(units: Sequence[Unit], warm: RunConfig | None, path: Path) -> None:
     trained = [unit for unit in units if unit.folder is not None]
     for unit in units:
         for e in unit.evaluations:
@@ -209,10 +209,11 @@ def _check_units(units: Sequence[Unit], path: Path) -> None:
                     f"{path}: evaluation {e.name!r} has another evaluation.seed for variant {unit.variant!r} than for the "
                     "first, so that held-out sequences would not pair: leave it out there."
                 )
-    if len({unit.config.learner.mixed_precision for unit in trained}) > 1:
+    learners = [unit.config.learner for unit in trained] + ([warm.learner] if warm else [])
+    if len({learner.mixed_precision for learner in learners}) > 1:
         raise InputError(
-            f"{path}: learner.mixed_precision cannot differ between variants, which are trained in one process: make two "
-            "experiments."
+            f"{path}: learner.mixed_precision cannot differ between variants and the warm start, which are trained in one "
+            "process: make two experiments."
         )
 
 

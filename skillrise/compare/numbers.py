@@ -15,7 +15,7 @@ import numpy as np
 
 from skillrise.compare.experiment import Experiment, Unit
 from skillrise.compare.runner import Problem
-from skillrise.compare.state import as_begun, left, outdated, plays_an_update, read_result
+from skillrise.compare.state import as_begun, left, outdated, plays_an_update, read_result, sound
 from skillrise.errors import InputError, SkillRiseError
 from skillrise.measures import HALF_WIDTH, ROLES, sample
 from skillrise.report.load import read_metrics
@@ -141,7 +141,7 @@ def _evaluation(experiment: Experiment, name: str, found: dict[str, list[tuple[i
                 "failed": sum(result["failed"] for result in mine),
                 "positions": [_rate(mine, position=position) for position in range(_reach(mine))],
                 "pooled": _rate(mine),
-                "by_family": {family: _rate(mine, family=family) for family in mine[0]["by_family"]},
+                "by_family": {family: _rate(mine, family=family) for family in _families(mine)},
                 "difference": gaps,
                 "needed": {
                     "half_width": clusters_needed(whole, HALF_WIDTH),
@@ -163,15 +163,20 @@ def _reach(results: Sequence[Result]) -> int:
     return max(len(result["positions"]) for result in results)
 
 
+def _families(results: Sequence[Result]) -> list[str]:
+    return list(dict.fromkeys(family for result in results for family in result["by_family"]))
+
+
 def _difference(mine: Sequence[Result], reference: Sequence[Result]) -> dict[str, Any]:
-    """To the reference, over all positions and at the last that both have; paired where the sequences are the same."""
+    """To the reference, over all positions (0) and at the last that both have; paired where the sequences are the same."""
     paired = set(ids(mine)) == set(ids(reference))
     last = min(_reach(mine), _reach(reference)) - 1
     out = {}
     for name, position in (("pooled", None), ("last", last)):
         ours = stacked(mine, ids(mine), position=position)
         theirs = stacked(reference, ids(mine if paired else reference), position=position)
-        out[name] = {**asdict(difference(ours, theirs, paired=paired)), "p_holm": math.nan}
+        found = asdict(difference(ours, theirs, paired=paired))
+        out[name] = {**found, "p_holm": math.nan, "position": 0 if position is None else position + 1}
     return out
 
 
@@ -226,7 +231,7 @@ def _training(units: Sequence[Unit]) -> dict[str, Any] | None:
     """What the training of a variant cost, as means over the seeds that have begun; None if there is none."""
     runs = []
     for unit in units:
-        metrics = read_metrics(unit.folder) if unit.folder is not None else []
+        metrics = read_metrics(unit.folder) if unit.folder is not None and sound(unit) else []
         if metrics:
             runs.append((unit, metrics))
     if not runs:
@@ -235,18 +240,25 @@ def _training(units: Sequence[Unit]) -> dict[str, Any] | None:
     def total(key: str) -> float:
         return mean(sum(row[key] for row in rows if is_number(row.get(key))) for _, rows in runs)
 
-    try:
-        plays = mean(len(rows) * plays_an_update(unit.config) for unit, rows in runs)
-    except InputError:  # the file is gone
-        plays = math.nan
     return {
         "seeds": [unit.seed for unit, _ in runs],
         "updates": mean(len(rows) for _, rows in runs),
-        "plays": plays,
+        "plays": mean(_plays(unit, rows) for unit, rows in runs),
         "sampled": total("tokens/sampled"),
         "prompt": total("tokens/prompt"),
         "seconds": total("time/step"),
     }
+
+
+def _plays(unit: Unit, rows: Sequence[Mapping[str, float]]) -> float:
+    """Task plays of a run; of updates of an older version, which did not count them, the most that there can be."""
+    counted = [row["plays"] for row in rows if is_number(row.get("plays"))]
+    if len(counted) == len(rows):
+        return sum(counted)
+    try:
+        return sum(counted) + (len(rows) - len(counted)) * plays_an_update(unit.config)
+    except InputError:  # the file is gone
+        return math.nan
 
 
 def _ratio(costs: Mapping[str, Any] | None, reference: Mapping[str, Any] | None) -> dict[str, float] | None:

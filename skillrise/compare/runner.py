@@ -66,7 +66,7 @@ def run_experiment(
         What could not be run; the rest was.
 
     Raises:
-        InputError: If a variant is unknown, an evaluation is not held out, or the folder is another experiment's.
+        InputError: If a variant is unknown, or an evaluation is not held out.
     """
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise InputError(
@@ -135,7 +135,7 @@ def plan(experiment: Experiment, only: Sequence[str] = ()) -> list[Part]:
         if updates:
             parts.append(Part(unit.name, f"{updates} updates", round(updates * plays_an_update(unit.config))))
         for evaluation in unit.evaluations:
-            if why := outdated(unit, evaluation):
+            if why := outdated(unit, evaluation) or ("its run is not done" if updates else None):
                 slots = sum(len(sequence.tasks) for sequence in held_out(evaluation))
                 parts.append(Part(f"{unit.name}/{evaluation.name}", why, slots * evaluation.trials))
     return parts
@@ -188,6 +188,8 @@ def _run(unit: Unit, live: Live) -> None:
     if unit.folder is not None and left(unit):
         from skillrise.train import train
 
+        for evaluation in unit.evaluations:
+            evaluation.out.unlink(missing_ok=True)  # of another training
         begun = RunDir(unit.folder).metrics.exists() or RunDir(unit.folder).latest() is not None
         with live(unit.config.steps, unit.name) as watch:
             train(unit.config, unit.folder, resume=begun, watch=watch)

@@ -6,7 +6,7 @@ Who made them does not matter: a run that `skillrise train` wrote by hand counts
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from skillrise.compare.experiment import Evaluation, Experiment, Unit
 from skillrise.config import RunConfig, load
 from skillrise.curriculum import read
 from skillrise.errors import InputError
-from skillrise.evaluate import repeated
+from skillrise.evaluate import digest, repeated
 from skillrise.rundir import FREE, RunDir, changes, read_state
 from skillrise.session import pick
 from skillrise.types import TaskSequence
@@ -53,14 +53,30 @@ def require_same_warm(experiment: Experiment) -> bool:
     """Whether the shared warm start is there.
 
     Raises:
-        InputError: If it was made otherwise.
+        InputError: If it was made otherwise, or is gone though something began from it.
     """
     config = experiment.warm_folder / "config.toml"
-    if experiment.warm is None or not experiment.warm_folder.exists():
+    if experiment.warm is None:
+        return False
+    if not experiment.warm_folder.exists():
+        if begun := next(_from_warm(experiment), None):
+            raise InputError(
+                f"{experiment.warm_folder}: the warm start is gone, and {begun} began from it: put it back, or delete what "
+                "began from it too."
+            )
         return False
     if wrong := _changed(config, experiment.warm, WARM):
         raise InputError(f"{config}: the warm start had another {wrong!r}: leave it as it was, or name another folder.")
     return True
+
+
+def _from_warm(experiment: Experiment) -> Iterator[Path]:
+    """The run folders and results that the shared warm start has led to."""
+    for unit in experiment.units:
+        if experiment.needs_warm([unit]):
+            if unit.folder is not None and RunDir(unit.folder).metrics.exists():
+                yield unit.folder
+            yield from (e.out for e in unit.evaluations if e.out.exists())
 
 
 def left(unit: Unit) -> int:
@@ -81,6 +97,15 @@ def left(unit: Unit) -> int:
             f"{unit.folder}: this run has {done} updates, and steps = {unit.config.steps}: raise it, or name another folder."
         )
     return unit.config.steps - done
+
+
+def sound(unit: Unit) -> bool:
+    """Whether its run folder holds nothing, or a part of its training."""
+    try:
+        left(as_begun(unit))
+    except InputError:
+        return False
+    return True
 
 
 def outdated(unit: Unit, evaluation: Evaluation) -> str | None:
@@ -116,10 +141,12 @@ def _other_sequences(result: dict[str, Any], evaluation: Evaluation) -> str | No
     """Whether a result is on other sequences or attempts; a file that is gone cannot tell."""
     if not evaluation.sequences.exists():
         return None
-    if {sequence.id for sequence in held_out(evaluation)} != {outcome["id"] for outcome in result["outcomes"]}:
-        return "made on other sequences"
-    repeats = evaluation.config.play.protocol == "repeat"
-    return "made with other attempts" if repeats and len(result["positions"]) != evaluation.attempts else None
+    if evaluation.config.play.protocol == "repeat" and len(result["positions"]) != evaluation.attempts:
+        return "made with other attempts"
+    sequences = held_out(evaluation)
+    same = {sequence.id for sequence in sequences} == {outcome["id"] for outcome in result["outcomes"]}
+    same = same and result.get("digest", digest(sequences)) == digest(sequences)  # an older version wrote none
+    return None if same else "made on other sequences"
 
 
 def read_result(path: Path) -> dict[str, Any] | None:
@@ -156,7 +183,7 @@ def _changed(path: Path, config: RunConfig, what: Sequence[str], but: Sequence[s
 
 
 def plays_an_update(config: RunConfig) -> float:
-    """Attempts at a task that an update takes on average; under `repeat` the most that it can take."""
+    """Attempts at a task that an update is to take on average; under `repeat` the most that it can take."""
     sequences = read(config.curriculum.train, config.curriculum.env)
     length = sum(len(sequence.tasks) for sequence in sequences) / len(sequences)
     return config.rollout.sequences * config.rollout.trials * length

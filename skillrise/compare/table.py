@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from skillrise.compare.numbers import COSTS
-from skillrise.measures import HALF_WIDTH
+from skillrise.measures import HALF_WIDTH, over_positions
 from skillrise.report.values import brief, duration, num, to_float, visible
 
 NONE = "\N{EN DASH}"
@@ -52,7 +52,8 @@ def success_grid(evaluation: Json) -> Grid:
         out.append(cells)
     if best := evaluation["optimum"]:
         known = [num(best[p]) if p < len(best) else NONE for p in range(reach)]
-        out.append(["best possible", "", *known, num(sum(best) / len(best)), *([""] * 4 if compared else [])])
+        whole = over_positions(best, [rate["n"] for rate in rows[0]["positions"]])
+        out.append(["best possible", "", *known, num(whole), *([""] * 4 if compared else [])])
     return Grid("Success by position", header, out)
 
 
@@ -146,8 +147,8 @@ def notes(result: Json) -> list[str]:
         "can be small where the interval, which is about other training seeds too, is wide. After it stands Holm's p over "
         "the variants of the evaluation.",
         "Under repeat, a position counts the tasks solved by then.",
-        "Costs are means a seed; the task plays of training under repeat are the most that there can be; ratios compare the cost of a task play with the reference's. Tokens read are those that "
-        "no earlier turn had.",
+        "Costs are means a seed; ratios compare the cost of a task play with the reference's. Tokens read are those that no "
+        "earlier turn had.",
     ]
 
 
@@ -178,10 +179,9 @@ def as_csv(result: Json) -> str:
     for evaluation in result["evaluations"]:
         best = evaluation["optimum"] or []
         for row in evaluation["rows"]:
-            between = row["difference"] or {}
-            last = len(row["positions"])
+            between = {gap["position"]: gap for gap in (row["difference"] or {}).values()}
             for position, rate in enumerate([row["pooled"], *row["positions"]]):
-                gap = between.get("pooled" if position == 0 else "last" if position == last else "", {})
+                gap = between.get(position, {})
                 optimum = best[position - 1] if 0 < position <= len(best) else None
                 cells = [evaluation["name"], row["variant"], len(row["seeds"]), position]
                 cells += [rate[key] for key in ("success", "low", "high", "n", "score")]
@@ -235,4 +235,4 @@ def _cost(cost: Json, ratio: Json | None) -> list[str]:
 
 def _md(text: object) -> str:
     """Text on one line in which Markdown and HTML find nothing of theirs."""
-    return re.sub(r"([\\`*_\[\]<>#|~])", r"\\\1", brief(visible(str(text)), 400))
+    return re.sub(r"([\\`*_\[\]<>#|~])", r"\\\1", brief(visible(str(text)), 1000))

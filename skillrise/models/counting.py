@@ -73,25 +73,42 @@ def _tokenizer(folder: Path) -> Tokenizer | None:
 def _settings(folder: Path) -> dict[str, Any]:
     """The tokenizer's settings; its chat template may lie in a file of its own."""
     file, template = folder / "tokenizer_config.json", folder / "chat_template.jinja"
-    settings: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.is_file() else {}
-    if isinstance(named := settings.get("chat_template"), list):
-        settings["chat_template"] = next((each["template"] for each in named if each["name"] == "default"), None)
-    return {**settings, "chat_template": template.read_text("utf-8")} if template.is_file() else settings
+    try:
+        settings: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+        if isinstance(named := settings.get("chat_template"), list):
+            settings["chat_template"] = next((each["template"] for each in named if each["name"] == "default"), None)
+        return {**settings, "chat_template": template.read_text("utf-8")} if template.is_file() else settings
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as err:
+        raise InputError(f"{file} or {template.name} cannot be read ({err}): fetch the model again.") from err
 
 
 def _render(settings: dict[str, Any], messages: Sequence[Message]) -> str:
-    from jinja2 import TemplateError
-    from jinja2.ext import loopcontrols
+    from jinja2 import TemplateError, nodes
+    from jinja2.ext import Extension, loopcontrols
+    from jinja2.parser import Parser
     from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    class Generation(Extension):
+        """Markup around what is trained, which some templates have; it is no text."""
+
+        tags = {"generation"}  # noqa: RUF012  as the library has it
+
+        def parse(self, parser: Parser) -> list[nodes.Node]:
+            next(parser.stream)
+            return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
     def refuse(reason: str) -> None:
         raise ValueError(reason)
 
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, Generation]
+    )
     markup = {name: _content(settings.get(name)) for name in ("bos_token", "eos_token", "unk_token", "pad_token")}
     try:
         return environment.from_string(settings["chat_template"]).render(
             messages=[{"role": message.role, "content": message.content} for message in messages],
+            tools=None,
+            documents=None,
             add_generation_prompt=True,
             raise_exception=refuse,
             strftime_now=lambda form: "2026-01-01",

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any, Self
 
 from skillrise.env import TextEnv, clean, make, observe
-from skillrise.errors import EnvironmentFailure, InputError
+from skillrise.errors import EnvironmentFailure, InputError, Terminated
 from skillrise.types import Observation, Task
 
 Answer = Observation | EnvironmentFailure
@@ -110,10 +110,10 @@ class Shelf:
                 env.close()
 
     def answer(self, key: Hashable, verb: str, *args: Any) -> Answer:
-        """Do `verb`; whatever the environment raises becomes a failure. `InputError` goes through."""
+        """Do `verb`; whatever the environment raises becomes a failure. `InputError` and `Terminated` go through."""
         try:
             return self.reset(key, *args) if verb == "reset" else self.act(key, *args)
-        except InputError:
+        except (InputError, Terminated):
             raise
         except (Exception, SystemExit) as err:  # the one boundary between other people's engines and ours
             self.drop(key)

@@ -20,6 +20,7 @@ _TOGETHER = {
 _TITLES = {
     "lr": "Learning rate",
     "turns": "Solve turns a task",
+    "plays": "Task plays",
     "time/sampled_per_s": "Tokens sampled a second",
     "credit/zero_share": "Share of turns with advantage 0",
     "credit/abs_advantage": "Mean size of an advantage",

@@ -127,7 +127,9 @@ class ALFWorldEnv(TextEnv):
             raise InputError(f"{path} has no solution to show ({game.unfit}): leave it out.")
         rng = random.Random(f"demonstrate/{seed}")
         written = notes(game.family, lambda: rng.random() < self.remarks)
-        return Demonstration(task, None, (*self._search(path, _thing(game.task_dir), rng), *game.walkthrough), written)
+        looks = self._search(path, _thing(game.task_dir), rng)
+        actions = _possible(path, (*looks, *game.walkthrough)) if looks else game.walkthrough
+        return Demonstration(task, None, actions, written)
 
     def _search(self, path: Path, wanted: str, rng: random.Random) -> list[str]:
         """Looks into up to `detours` receptacles that do not hold the object; those of a kind in their numbers' order."""
@@ -141,7 +143,7 @@ class ALFWorldEnv(TextEnv):
             kinds = sorted({place.rpartition(" ")[0] for place in places})
             for kind in rng.choices(kinds, k=4 * looks):
                 place = next((p for p in places if p.rpartition(" ")[0] == kind), None)
-                if place is None or not looks:
+                if place not in turn.commands or not looks:  # none is left, or it is where one stands
                     continue
                 places.remove(place)
                 look = [place]
@@ -163,6 +165,20 @@ class ALFWorldEnv(TextEnv):
             "won": turn.won,
             "score": float(turn.won),
         }
+
+
+def _possible(path: Path, actions: Sequence[str]) -> tuple[str, ...]:
+    """`actions` without those that do nothing: to open what a look has opened, to go to another receptacle of the same place."""
+    engine, kept = Engine(), []
+    try:
+        turn = engine.start(path)
+        for action in actions:
+            if action in turn.commands:
+                kept.append(action)
+                turn = engine.act(action)
+    finally:
+        engine.close()
+    return tuple(kept)
 
 
 def _number(command: str) -> int:

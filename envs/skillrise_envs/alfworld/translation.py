@@ -17,7 +17,7 @@ from textworld.envs.pddl.logic import GameLogic
 from textworld.generator.game import EntityInfo
 from textworld.logic import Placeholder, Proposition, State, Type, TypeHierarchy, Variable
 
-from skillrise.errors import EnvironmentFailure
+from skillrise.errors import EnvironmentFailure, Terminated
 from skillrise_envs.alfworld import downward, grammar
 
 KEPT = 32
@@ -169,6 +169,8 @@ def load(path: Path) -> Game:
     try:
         state = path.stat()
         return _load(path, state.st_mtime_ns, state.st_size)
+    except Terminated:
+        raise
     except (Exception, SystemExit) as err:  # what the parsers raise has no common kind
         raise EnvironmentFailure(f"{path} is no game that can be played ({type(err).__name__}: {err}).") from err
 
