@@ -18,9 +18,9 @@ ENVS = Path(__file__).parents[1] / "envs" / "skillrise_envs"
 
 LAYERS = """
     types errors seeds share
-    files config env display packing statistics skillmd
+    files config env packing statistics skillmd
     curriculum credit prompts loss rundir rows models attention logprobs cluster measures export sizing
-    processes
+    processes display
     play policy pool report doctor
     engine checkpoint passes tryout
     rollout learner

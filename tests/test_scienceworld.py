@@ -1,6 +1,7 @@
 """ScienceWorld on its real engine."""
 
 import contextlib
+import logging
 import os
 import signal
 import subprocess
@@ -255,6 +256,14 @@ def test_a_dead_java_machine_fails_the_call_and_the_next_reset_starts_another(en
     assert env._world._machine.pid == other._world._machine.pid != old
     other.close()
     assert env.step("look around")[0]
+
+
+def test_what_py4j_says_to_the_root_logger_is_not_heard(env, caplog):
+    import py4j.java_gateway
+
+    for path in (py4j.java_gateway.__file__, __file__):
+        logging.getLogger().handle(logging.LogRecord("root", logging.ERROR, path, 1, "said", None, None))
+    assert [record.pathname for record in caplog.records] == [__file__]
 
 
 def test_a_java_machine_that_dies_within_a_call_fails_it_quietly(env, caplog):

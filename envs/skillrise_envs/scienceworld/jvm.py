@@ -45,6 +45,7 @@ OVERRIDES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
 # What py4j logs, traces included, reaches the caller as an exception.
 logging.getLogger("py4j").setLevel(logging.CRITICAL)
+logging.getLogger().addFilter(lambda record: "py4j" not in Path(record.pathname).parts)  # it also logs to the root
 
 LOST = (
     "ScienceWorld's Java machine is gone (ended from outside, out of memory, or silent for "
