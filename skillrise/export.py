@@ -131,8 +131,8 @@ def trials_file(source: Path) -> Path:
     ]
     if not numbered:
         raise InputError(
-            f"{source}: no trials are there: name a file *.trials.jsonl, or a run folder with trials/ "
-            "(save_trials_every writes them)."
+            f"{source}: no trials are there: name a file *.trials.jsonl (beside an evaluation's result), or a run folder "
+            "with trials/ (save_trials_every writes them)."
         )
     return max(numbered)[1]
 

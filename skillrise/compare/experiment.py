@@ -209,6 +209,11 @@ def _check_units(units: Sequence[Unit], warm: RunConfig | None, path: Path) -> N
                     f"{path}: evaluation {e.name!r} has another evaluation.seed for variant {unit.variant!r} than for the "
                     "first, so that held-out sequences would not pair: leave it out there."
                 )
+        if unit.folder is None and unit.config.policy.source == "tiny":
+            raise InputError(
+                f"{path}: variant {unit.variant!r} is not trained, and policy.source = 'tiny' is a random model: let it begin "
+                "from the shared warm start, or give it another policy.source."
+            )
     learners = [unit.config.learner for unit in trained] + ([warm.learner] if warm else [])
     if len({learner.mixed_precision for learner in learners}) > 1:
         raise InputError(

@@ -100,7 +100,12 @@ def _validated(raw: dict[str, Any], path: Path) -> ExperimentTable:
             known = ", ".join((tables[str(where[0])] if len(where) > 1 else ExperimentTable).model_fields)
             raise InputError(f"{path}: unknown key {key!r}; known here: {known}.") from err
         if first["type"] == "missing":
-            raise InputError(f"{path}: key {key!r} is missing: add it.") from err
+            what = (
+                "; this may be a run file, which an experiment file names"
+                if key in ("run", "evaluation", "variant")
+                else ""
+            )
+            raise InputError(f"{path}: key {key!r} is missing: add it{what}.") from err
         raise InputError(f"{path}: key {key!r}: {first['msg']}, not {str(first['input'])[:80]!r}.") from err
 
 
