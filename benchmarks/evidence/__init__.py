@@ -1,0 +1,1 @@
+"""What SkillRise shows, made anew: see README.md."""
