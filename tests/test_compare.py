@@ -600,7 +600,10 @@ def markdown_tables(experiment: Experiment) -> list[str]:
         ({"seeds": []}, "seeds"),
         ({"seeds": [1, 1]}, "seed 1 is given twice"),
         ({"run": None}, "'run' is missing: add it; this may be a run file"),
-        ({"variant": {"a": {"train": False, "warm": False}}}, "'tiny' is a random model: let it begin from the shared warm start"),
+        (
+            {"variant": {"a": {"train": False, "warm": False}}},
+            "'tiny' is a random model: let it begin from the shared warm start",
+        ),
         ({"run": "nowhere.toml"}, "nowhere.toml: no such run file"),
         ({"reference": "x"}, "reference names the variant 'x'"),
         ({"set": {"stepps": 3}}, "unknown key 'stepps'"),
