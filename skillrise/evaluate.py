@@ -25,7 +25,7 @@ from skillrise.curriculum import identity, read
 from skillrise.engine import Engine
 from skillrise.env import make
 from skillrise.errors import InputError, SkillRiseError
-from skillrise.files import write_text
+from skillrise.files import without_nan, write_text
 from skillrise.measures import behaviour, by_family, outcome, passes, rates
 from skillrise.pool import Pool, pool
 from skillrise.rollout import Job, Progress, Rollout
@@ -157,7 +157,7 @@ def evaluate(
         "by_family": by_family(outcomes),
         "outcomes": outcomes,
     }
-    return _without_nan(result), done
+    return without_nan(result), done
 
 
 def require_alive(trials: Sequence[Trial], what: str) -> None:
@@ -232,11 +232,3 @@ def evaluated_policy(config: RunConfig, checkpoint: Path | None) -> tuple[Policy
             "--checkpoint holds weights for this machine, but engine.kind = 'openai' asks a server: drop one."
         )
     return None, 0
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nan(v) for key, v in value.items()}
-    if isinstance(value, list):
-        return [_without_nan(v) for v in value]
-    return None if isinstance(value, float) and math.isnan(value) else value

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from skillrise.errors import InputError
 
@@ -59,3 +61,12 @@ def new_folder(target: Path) -> Iterator[Path]:
         partial.replace(target)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def without_nan(value: Any) -> Any:
+    """`value` with null for numbers that JSON does not have: nan and the infinities."""
+    if isinstance(value, dict):
+        return {key: without_nan(v) for key, v in value.items()}
+    if isinstance(value, list):
+        return [without_nan(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

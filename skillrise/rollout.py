@@ -42,10 +42,6 @@ class Job:
     reflections: tuple[Reflection, ...] = ()
 
 
-def _game(job: Job, how: PlayConfig) -> Generator[Request, Reply, Trial]:
-    return play(job.sequence, how, job.document, job.reflections)
-
-
 @dataclass(eq=False, slots=True)
 class _Running:
     index: int
@@ -142,7 +138,8 @@ class Rollout:
             while waiting or alive:
                 while waiting and len(alive) < self.concurrency:
                     index, job = waiting.popleft()
-                    running = alive[index] = _Running(index, job, _game(job, self.how))
+                    game = play(job.sequence, self.how, job.document, job.reflections)
+                    running = alive[index] = _Running(index, job, game)
                     self._advance(running, None, alive, done)
                 for key, outcome in self.engine.step() if self.engine.busy else ():
                     self._advance(alive[_index(key)], outcome, alive, done)

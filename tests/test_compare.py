@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 import tomli_w
+from conftest import run as verb
 from conftest import table
 from filelock import FileLock
 from test_report import HOSTILE, Page
 
-from skillrise import cli
 from skillrise.compare import Experiment, Problem, read_experiment, run_experiment, write_comparison
 from skillrise.compare.curves import curve, training_curves
 from skillrise.compare.numbers import measure
@@ -97,11 +97,7 @@ def copied(done: Experiment, tmp_path: Path) -> Experiment:
 
 
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
-    monkeypatch.setattr(sys, "argv", ["skillrise", "compare", *map(str, words)])
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    out, err = capsys.readouterr()
-    return int(end.value.code or 0), out, err
+    return verb("compare", *words, monkeypatch=monkeypatch, capsys=capsys)
 
 
 def test_a_whole_experiment_leaves_what_it_promises(done: Experiment) -> None:

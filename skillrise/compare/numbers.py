@@ -17,6 +17,7 @@ from skillrise.compare.experiment import Experiment, Unit
 from skillrise.compare.runner import Problem
 from skillrise.compare.state import as_begun, left, outdated, plays_an_update, read_result, sound
 from skillrise.errors import InputError, SkillRiseError
+from skillrise.files import without_nan
 from skillrise.measures import HALF_WIDTH, ROLES, sample
 from skillrise.report.load import read_metrics
 from skillrise.report.values import is_number, mean, to_float
@@ -48,7 +49,7 @@ def measure(experiment: Experiment, problems: Sequence[Problem] = ()) -> dict[st
         raise SkillRiseError(f"{experiment.folder}: no evaluation is there to compare: {why}")
     names = list(experiment.table.variant)
     training = {name: _training(experiment.of(name)) for name in names}
-    numbers: dict[str, Any] = _clean(
+    numbers: dict[str, Any] = without_nan(
         {
             "experiment": experiment.path.stem,
             "reference": experiment.reference,
@@ -270,12 +271,3 @@ def _ratio(costs: Mapping[str, Any] | None, reference: Mapping[str, Any] | None)
         mine, theirs = (to_float(c[key]) / c["plays"] if c["plays"] else math.nan for c in (costs, reference))
         out[key] = mine / theirs if theirs else math.nan
     return out
-
-
-def _clean(value: Any) -> Any:
-    """JSON has no nan: null instead."""
-    if isinstance(value, dict):
-        return {key: _clean(v) for key, v in value.items()}
-    if isinstance(value, list):
-        return [_clean(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

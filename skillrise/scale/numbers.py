@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from skillrise.curriculum import identity
+from skillrise.files import without_nan
 from skillrise.measures import counted_turns, tokens
 from skillrise.scale.plan import Plan
 from skillrise.statistics import Sample, difference, interval
@@ -70,7 +71,7 @@ def summary(plan: Plan, crossed: Mapping[int, Result], repeated: Result | None) 
     if repeated is not None:
         tried = list(_plays(_one_each(plan), repeated, len(plan.blocks)))
         repeat = [_entry(plan, k, [p for p in tried if p.position < k], repeated, {}) for k in plan.lengths]
-    out: dict[str, Any] = _json({"cross": cross, "repeat": repeat})
+    out: dict[str, Any] = without_nan({"cross": cross, "repeat": repeat})
     return out
 
 
@@ -175,12 +176,3 @@ def _sample(plan: Plan, plays: Iterable[Play], value: Callable[[Play], float]) -
 
 def _at(values: Sequence[float | None] | None, position: int) -> float | None:
     return values[position] if values and position < len(values) else None
-
-
-def _json(value: Any) -> Any:
-    """`value` with null for nan."""
-    if isinstance(value, dict):
-        return {key: _json(v) for key, v in value.items()}
-    if isinstance(value, list):
-        return [_json(v) for v in value]
-    return None if isinstance(value, float) and math.isnan(value) else value
