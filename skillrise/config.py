@@ -464,17 +464,26 @@ def load(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
     Raises:
         InputError: Naming the file and the key or line at fault.
     """
-    try:
-        table = tomllib.loads(path.read_text("utf-8"))
-    except FileNotFoundError as err:
-        raise InputError(f"{path}: no such run file; examples/ holds some to start from.") from err
-    except (OSError, UnicodeDecodeError) as err:
-        raise InputError(f"{path}: cannot be read as a text file ({err}).") from err
-    except ValueError as err:  # TOML's own, or a number with thousands of digits
-        raise InputError(f"{path}: not valid TOML: {err}.") from err
+    table = read_toml(path, "run file")
     for override in overrides:
         _override(table, override)
     return parse(table, f"{path} with --set" if overrides else str(path))
+
+
+def read_toml(path: Path, what: str) -> dict[str, Any]:
+    """The table of a TOML file; `what` is what errors call it.
+
+    Raises:
+        InputError: If it is not there, is no text or no TOML.
+    """
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError as err:
+        raise InputError(f"{path}: no such {what}; examples/ holds some to start from.") from err
+    except (OSError, UnicodeDecodeError) as err:
+        raise InputError(f"{path}: cannot be read as a text file ({err}): name another.") from err
+    except ValueError as err:  # TOML's own, or a number with thousands of digits
+        raise InputError(f"{path}: not valid TOML: {err}.") from err
 
 
 def parse(table: dict[str, Any], source: str) -> RunConfig:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Any
 import tomli_w
 
 from skillrise.compare.schema import ExperimentTable, parse_experiment
-from skillrise.config import RunConfig, parse
+from skillrise.config import RunConfig, parse, read_toml
 from skillrise.curriculum import identity, read
 from skillrise.errors import InputError
 from skillrise.session import pick
@@ -143,8 +142,8 @@ def read_experiment(path: Path, folder: Path) -> Experiment:
     Raises:
         InputError: Naming the file and the key at fault.
     """
-    table = parse_experiment(_toml(path, "experiment file"), path)
-    shared = _toml(table.run, "run file")
+    table = parse_experiment(read_toml(path, "experiment file"), path)
+    shared = read_toml(table.run, "run file")
     _put(shared, table.set, f"{path}: [set]")
     parse(shared, f"{table.run} with [set] of {path}")
     warm = None
@@ -155,17 +154,6 @@ def read_experiment(path: Path, folder: Path) -> Experiment:
     units = tuple(_units(table, shared, path, folder))
     _check_units(units, warm, path)
     return Experiment(path, folder, table, warm, units)
-
-
-def _toml(path: Path, what: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text("utf-8"))
-    except FileNotFoundError as err:
-        raise InputError(f"{path}: no such {what}; examples/ holds some to start from.") from err
-    except (OSError, UnicodeDecodeError) as err:
-        raise InputError(f"{path}: cannot be read as a text file ({err}): name another.") from err
-    except ValueError as err:
-        raise InputError(f"{path}: not valid TOML: {err}.") from err
 
 
 def _units(table: ExperimentTable, shared: dict[str, Any], path: Path, folder: Path) -> Iterator[Unit]:
